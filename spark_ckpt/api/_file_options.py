@@ -19,7 +19,6 @@ _AS_IT_IS: tuple[tuple[str, str, tuple[str, ...] | None], ...] = (
     (_ALL, "maxCachedFiles discardCachedInputRatio sourceArchiveDir basePath compression", _ANY),
     ("parquet orc", "mergeSchema", ("false",)),
     ("parquet orc", "inferSchema encoding charset lineSep multiLine locale", _ANY),
-    ("parquet", "datetimeRebaseMode int96RebaseMode", ("corrected", "exception")),
     ("json csv text", "mergeSchema", _ANY),
     ("json csv text", "lineSep", ("\n",)),
     ("json csv text", "encoding charset", ("utf-8", "utf8")),
@@ -81,8 +80,6 @@ _INSTEAD = {
     "wholetext": "a row is a line",
     "columnpruning": "a record is read whole, whatever columns are selected",
     "locale": "numbers and times are written as in en-US",
-    "datetimerebasemode": "days are those of the proleptic Gregorian calendar",
-    "int96rebasemode": "days are those of the proleptic Gregorian calendar",
 }
 """What works in place of other values."""
 

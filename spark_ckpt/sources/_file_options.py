@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spark_ckpt.sources._bad_records import FAIL, SKIP
 from spark_ckpt.sources._file_modes import CSV_MODE_OPTIONS, MODE_OPTIONS
+from spark_ckpt.sources._old_calendar import MODES
 from spark_ckpt.sources._options import (
     anything,
     character_or_none,
@@ -23,6 +24,17 @@ CSV_OPTIONS = {
     "multiLine": flag().means("csv only. A line break inside quotes does not end the record."),
     "nullValue": anything("").means("csv only. What stands for null."),
     **CSV_MODE_OPTIONS,
+}
+
+PARQUET_OPTIONS = {
+    "datetimeRebaseMode": choice(*MODES).means(
+        "parquet only. As in Spark, of files that do not say which Spark wrote them, days before 1582-10-15 and times "
+        "before 1900: as they are (CORRECTED), in the calendar of Spark 2 and Hive (LEGACY), or the query ends "
+        "(EXCEPTION). Without it `spark.sql.parquet.datetimeRebaseModeInRead` says it."
+    ),
+    "int96RebaseMode": choice(*MODES).means(
+        "parquet only. The same for times that are INT96, and `spark.sql.parquet.int96RebaseModeInRead`."
+    ),
 }
 
 OPTIONS = {
@@ -60,6 +72,7 @@ OPTIONS = {
     "timeZone": text(expects="a region such as Europe/Paris, or an offset such as +02:00").means(
         "json and csv only. The zone of times that name none; without it, the session's."
     ),
+    **PARQUET_OPTIONS,
     **MODE_OPTIONS,
     **CSV_OPTIONS,
 }

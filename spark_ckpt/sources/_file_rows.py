@@ -21,6 +21,7 @@ from spark_ckpt.sources._convert import MAX_BATCH_ROWS, conform
 from spark_ckpt.sources._file_lenient import Lenient, lenient_parser
 from spark_ckpt.sources._file_listing import FileEntry, InputFolder
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Position
+from spark_ckpt.sources._old_calendar import Modes, rebase_of
 from spark_ckpt.sources._parquet_schema import schema_in
 from spark_ckpt.sources._text_records import FAILFAST, PERMISSIVE, Records, TextFormat, chunks, content_ends, data_start
 from spark_ckpt.sources.file_text import TextParser, require_values
@@ -41,9 +42,10 @@ class FileRows(Protocol):
 class ParquetRows:
     """Row ranges read only the row groups they touch."""
 
-    def __init__(self, folder: InputFolder, stream: bool) -> None:
+    def __init__(self, folder: InputFolder, stream: bool, modes: Modes | None = None) -> None:
         self._folder = folder
         self._stream = stream
+        self._modes = modes or Modes()
 
     def cut(self, entry: FileEntry, at: Position, max_rows: int) -> Cut:
         try:
@@ -56,8 +58,14 @@ class ParquetRows:
         try:
             with self.open(split.entry) as file:
                 columns = columns_of(file.schema_arrow, schema)
+                rebase = rebase_of(file, self._modes, self._folder.shown(split.entry.path))
                 for group, first, low, high in _row_groups(file, split):
-                    yield from self._group(file, group, first, (low, high), columns, schema)
+                    for found in self._group(file, group, (first, low, high), columns):
+                        if isinstance(found, Bad):
+                            yield found
+                        else:
+                            number, batch = found
+                            yield from converted(batch if rebase is None else rebase(batch), number, schema)
         except MalformedFileError as error:
             yield Bad("the file as a whole", "a Parquet file", "something else", str(error))
 
@@ -74,23 +82,25 @@ class ParquetRows:
             yield file
 
     def _group(
-        self, file: pq.ParquetFile, group: int, first: int, rows: tuple[int, int], columns: list[str], schema: pa.Schema
-    ) -> Iterator[pa.RecordBatch | Bad]:
-        """Rows ``[low, high)`` of a row group whose first row is number ``first`` of the file.
+        self, file: pq.ParquetFile, group: int, rows: tuple[int, int, int], columns: list[str]
+    ) -> Iterator[tuple[int, pa.RecordBatch] | Bad]:
+        """``rows``: the number of the group's first row in the file, and which rows are wanted, ``[low, high)``. Each
+        batch comes with the number of its first.
 
         If bad data is skipped, a group is decoded as a whole before any of it counts: whether its rows are skipped
         must not depend on the range that a batch asks for.
         """
+        first, begin, end = rows
         try:
             batches = file.iter_batches(MAX_BATCH_ROWS, row_groups=[group], columns=columns)
             with malformed():
                 found = batches if self._stream else list(batches)
             for batch in _guarded(found):
-                if first >= rows[1]:
+                if first >= end:
                     break
-                low, high = max(rows[0] - first, 0), min(rows[1] - first, batch.num_rows)
+                low, high = max(begin - first, 0), min(end - first, batch.num_rows)
                 if low < high:
-                    yield from converted(batch.slice(low, high - low), first + low, schema)
+                    yield first + low, batch.slice(low, high - low)
                 first += batch.num_rows
         except MalformedFileError as error:
             yield Bad(f"row group {group}", "a readable row group", "damaged data", str(error))

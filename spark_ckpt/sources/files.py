@@ -21,10 +21,11 @@ from spark_ckpt.sources._bad_records import FAIL, SKIP, Bad, BadRecords, Malform
 from spark_ckpt.sources._convert import arrow_schema, pieces
 from spark_ckpt.sources._file_listing import ChangePolicy, FileEntry, InputFolder
 from spark_ckpt.sources._file_modes import check_rules, rules_of, with_mode
-from spark_ckpt.sources._file_options import CSV_OPTIONS, OPTIONS
+from spark_ckpt.sources._file_options import CSV_OPTIONS, OPTIONS, PARQUET_OPTIONS
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Limits, Position, next_position, plan_splits
 from spark_ckpt.sources._file_rows import FileRows, ParquetRows, TextRows
 from spark_ckpt.sources._local_times import check_zone
+from spark_ckpt.sources._old_calendar import modes_of, settled_modes
 from spark_ckpt.sources._options import parse_options, storage_options_of
 from spark_ckpt.sources._orc_rows import OrcRows
 from spark_ckpt.sources._orc_rows import check_schema as check_orc
@@ -59,6 +60,7 @@ class FilesSource(DataSource, UsesMetadata):
     - ``maxFileAge``: Spark's. ``discoveryInterval`` (1s): how often the folder is listed at most.
     - ``mode`` (json and csv): Spark's, and with it records are read by Spark's rules, for which there are
       ``columnNameOfCorruptRecord``, ``timestampFormat``, ``dateFormat`` and, for csv, ``escape`` and others.
+    - ``datetimeRebaseMode``, ``int96RebaseMode`` (parquet; the session's settings for reading): Spark's.
     - ``timeZone`` (json and csv; the session's, where there is one, else UTC): of times that name none.
     - csv only: ``header`` (false: columns by position; true: by name), ``sep`` (,), ``quote`` ("), ``multiLine``
       (false), ``nullValue`` (empty).
@@ -74,12 +76,13 @@ class FilesSource(DataSource, UsesMetadata):
             if option.required and self.parsed[name] is None:
                 raise ConfigError(f"source 'files': expected option '{name}' ({option.expects}), found none")
         given = {key.lower() for key in rest}
-        misplaced = [name for name in CSV_OPTIONS if name.lower() in given]
-        if misplaced and self.parsed["fileFormat"] != "csv":
-            raise ConfigError(
-                f"source 'files': {', '.join(misplaced)} apply to fileFormat csv only, "
-                f"found fileFormat {self.parsed['fileFormat']}; remove them"
-            )
+        for only, of_it in (("csv", CSV_OPTIONS), ("parquet", PARQUET_OPTIONS)):
+            misplaced = [name for name in of_it if name.lower() in given]
+            if misplaced and self.parsed["fileFormat"] != only:
+                raise ConfigError(
+                    f"source 'files': {', '.join(misplaced)} apply to fileFormat {only} only, "
+                    f"found fileFormat {self.parsed['fileFormat']}; remove them"
+                )
         self._check_bad_records()
 
     @classmethod
@@ -120,7 +123,7 @@ class FilesSource(DataSource, UsesMetadata):
             kept["timeZone"] = setting("spark.sql.session.timeZone")
         if self.parsed["sinkLog"] is None:
             kept["sinkLog"] = "ignore" if setting(_IGNORES_SINK_LOGS).lower() == "true" else "follow"
-        return kept
+        return settled_modes(kept, self.parsed, setting) if self.parsed["fileFormat"] == "parquet" else kept
 
     def streamReader(self, schema: StructType) -> FilesReader:
         return FilesReader(self, schema)
@@ -135,7 +138,7 @@ class FilesSource(DataSource, UsesMetadata):
     def rows(self, folder: InputFolder) -> FileRows:
         o = self.parsed
         if o["fileFormat"] == "parquet":
-            return ParquetRows(folder, stream=o["badRecords"] == FAIL)
+            return ParquetRows(folder, stream=o["badRecords"] == FAIL, modes=modes_of(o))
         if o["fileFormat"] == "orc":
             return OrcRows(folder)
         csv = o["sep"], o["quote"], o["header"], o["multiLine"], o["nullValue"]

@@ -94,8 +94,19 @@ def test_a_time_without_a_zone_is_of_the_session_and_a_path_absolute(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     source = open_source("delta", {"path": "t", "startingTimestamp": "2026-07-01 12:00:00"}, None, "none")
-    kept = source.settled_options({"Path": "t", "startingTimestamp": "2026-07-01 12:00:00"}, lambda _: "Europe/Berlin")
-    assert kept == {"Path": str(tmp_path / "t"), "startingTimestamp": "2026-07-01T12:00:00+02:00"}
+    session = {
+        "spark.sql.session.timeZone": "Europe/Berlin",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY",
+        "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    }
+    given = {"Path": "t", "startingTimestamp": "2026-07-01 12:00:00"}
+    kept = source.settled_options(given, session.__getitem__)
+    assert kept == {
+        "Path": str(tmp_path / "t"),
+        "startingTimestamp": "2026-07-01T12:00:00+02:00",
+        "datetimeRebaseMode": "LEGACY",
+        "int96RebaseMode": "CORRECTED",
+    }
 
 
 def test_times_that_a_table_notes_itself_are_those_it_goes_by(tmp_path: Path) -> None:

@@ -6,21 +6,29 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from spark_ckpt.sources._convert import arrow_schema
 from spark_ckpt.sources.base import InnerReader
 from spark_ckpt.sources.files import FilesSource
 
 
 def ours(path: Path, schema: Any, kind: str, **options: Any) -> list[dict[str, Any]]:
-    source = FilesSource({"path": str(path), "fileFormat": kind, "timeZone": "UTC", **options})
+    rows: list[dict[str, Any]] = table(path, schema, kind, **options).to_pylist()
+    return rows
+
+
+def table(path: Path, schema: Any, kind: str, **options: Any) -> pa.Table:
+    source = FilesSource({"path": str(path), "fileFormat": kind, **options})
     source.metadata_url = str(path.with_name(f"job-{path.name}"))
     reader = InnerReader(source, schema)
     end = reader.latest(reader.initial(), True)
     batches = [batch for split in reader.splits(reader.initial(), end) for batch in reader.read(split)]
-    return [row for batch in batches for row in batch.to_pylist()]
+    return pa.Table.from_batches(batches)
 
 
 @pytest.mark.parametrize("codec", ["gzip", "bzip2", "deflate", "lz4", "snappy"])
@@ -77,3 +85,42 @@ def test_the_output_of_sparks_file_sink_is_what_spark_reads_of_it(spark: SparkSe
         assert sorted(found) == sorted(row.id for row in spark.read.parquet(str(out)).collect())
     assert len(found) == 20
     assert list((out / "_spark_metadata").glob("*.compact"))
+
+
+OLD = """select id, d, t, array(d) a, named_struct('d', d, 't', t) s, map(d, t) m, cast(t as timestamp_ntz) n
+    from values
+    (1, date'1001-01-01', timestamp'1001-01-01 00:00:00Z'), (2, date'1582-10-04', timestamp'1582-10-04 23:59:59Z'),
+    (3, date'1582-10-15', timestamp'1582-10-15 10:00:00Z'), (4, date'0001-01-01', timestamp'0001-01-01 00:00:00Z'),
+    (5, date'1899-12-31', timestamp'1899-12-31 23:59:59.123456Z'),
+    (6, date'1500-02-28', timestamp'1500-03-01 00:00:00Z')
+    as v(id, d, t)"""
+
+
+@pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS"])
+def test_old_days_and_times_are_read_as_spark_reads_them(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """Written by Spark in the old calendar, in a zone whose clock was off; and without a word of who wrote them."""
+    settings = {"outputTimestampType": kind, "datetimeRebaseModeInWrite": "LEGACY", "int96RebaseModeInWrite": "LEGACY"}
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.parquet.{name}", value)
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Amsterdam")
+    rows = spark.sql(OLD).coalesce(1)
+    rows.write.parquet(str(tmp_path / "told"))
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    (tmp_path / "plain").mkdir()
+    (file,) = (tmp_path / "told").glob("*.parquet")
+    with pq.ParquetFile(file) as told, pq.ParquetWriter(
+        tmp_path / "plain" / "a.parquet", told.schema_arrow.remove_metadata(), store_schema=False,
+        use_deprecated_int96_timestamps=kind == "INT96",
+    ) as plain:  # fmt: skip
+        plain.write_table(told.read())  # column n, too, is INT96 then
+    for folder, modes in (("told", ["CORRECTED", "EXCEPTION"]), ("plain", ["CORRECTED", "LEGACY"])):
+        for mode in modes:
+            options = {"datetimeRebaseMode": mode, "int96RebaseMode": mode}
+            theirs = spark.read.schema(rows.schema).options(**options).parquet(str(tmp_path / folder))
+            expected, found = theirs.toArrow(), table(tmp_path / folder, rows.schema, "parquet", **options)
+            assert found.num_rows == 6
+            for field in arrow_schema(rows.schema):
+                if field.name == "n" and kind == "INT96" and folder == "plain":
+                    continue
+                one, other = (t[field.name].cast(field.type).combine_chunks() for t in (found, expected))
+                assert one.equals(other), (folder, mode, field.name)

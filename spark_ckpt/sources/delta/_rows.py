@@ -17,6 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from spark_ckpt.arrow_layouts import ordinary_rows
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.sources._convert import MAX_BATCH_ROWS
+from spark_ckpt.sources._old_calendar import Modes, rebase_of
 from spark_ckpt.sources.delta._actions import Vector
 from spark_ckpt.sources.delta._changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Entry
 from spark_ckpt.sources.delta._log import read_vector_bytes
@@ -46,7 +47,9 @@ class DeltaSplit(InputPartition):
         self.size_bytes = max(1, entry.file.size_bytes // parts)
 
 
-def rows_of(split: DeltaSplit, target: pa.Schema, files: pafs.FileSystem, shown: str) -> Iterator[pa.RecordBatch]:
+def rows_of(
+    split: DeltaSplit, target: pa.Schema, files: pafs.FileSystem, shown: str, modes: Modes
+) -> Iterator[pa.RecordBatch]:
     """The rows of ``split`` as batches of ``target``. Raises ``InvalidInputError``, ``CorruptStorageError``."""
     entry = split.entry
     where = f"{shown}, file {entry.file.path}"
@@ -54,11 +57,11 @@ def rows_of(split: DeltaSplit, target: pa.Schema, files: pafs.FileSystem, shown:
         without, among = (_numbers(files, vector, where) for vector in (entry.without, entry.among))
         with files.open_input_file(entry.file.path) as raw:
             file = pq.ParquetFile(raw, coerce_int96_timestamp_unit="us")
-            maker = _Maker(split, file.schema_arrow, target, where)
+            maker, rebase = _Maker(split, file.schema_arrow, target, where), rebase_of(file, modes, where)
             for first, batch in _numbered(file, split, maker.names):
                 kept = _of_kinds(_kept(batch, first, without, among), entry.kinds)
                 if kept.num_rows:
-                    yield maker.made(kept)
+                    yield maker.made(kept if rebase is None else rebase(kept))
     except FileNotFoundError:
         raise _vacuumed(where) from None
     except pa.ArrowInvalid as error:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.sources._options import Option, flag, positive, size, text
+from spark_ckpt.sources._old_calendar import MODES
+from spark_ckpt.sources._options import Option, choice, flag, positive, size, text
 
 LATEST = -1
 """Of ``startingVersion``."""
@@ -55,6 +56,14 @@ OPTIONS = {
     "excludeRegex": Option(_regex, "a regular expression").means("Leave out files in whose path it is found."),
     "failOnDataLoss": flag(True).means("false: go on where the log was cleaned up before it was read."),
     "maxSplitBytes": size(128 << 20).means("Larger files are read in parallel."),
+    "datetimeRebaseMode": choice(*MODES).means(
+        "As in Spark's reader of Parquet, of files that do not say which Spark wrote them, days before 1582-10-15 and "
+        "times before 1900: CORRECTED, LEGACY or EXCEPTION. Without it "
+        "`spark.sql.parquet.datetimeRebaseModeInRead` says it."
+    ),
+    "int96RebaseMode": choice(*MODES).means(
+        "The same for times that are INT96, and `spark.sql.parquet.int96RebaseModeInRead`."
+    ),
 }
 
 _ELSE = {

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact, redact_url, secret_values
 from spark_ckpt.sources._convert import arrow_schema
+from spark_ckpt.sources._old_calendar import modes_of, settled_modes
 from spark_ckpt.sources._options import parse_options, storage_options_of
 from spark_ckpt.sources.base import OwnSchema, UsesMetadata
 from spark_ckpt.sources.delta._changes import Policy
@@ -84,7 +85,7 @@ class DeltaSource(DataSource, UsesMetadata, OwnSchema):
             kept[names["startingtimestamp"]] = with_zone(
                 self.parsed["startingTimestamp"], setting("spark.sql.session.timeZone")
             )
-        return kept
+        return settled_modes(kept, self.parsed, setting)
 
     def streamReader(self, schema: StructType) -> DeltaReader:
         return DeltaReader(self, schema)
@@ -183,7 +184,8 @@ class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The same rows whenever: files of a table never change. Raises ``CorruptStorageError`` if one is gone."""
         assert isinstance(partition, DeltaSplit)
-        return rows_of(partition, self._target, self._source.files(), self._source.shown)
+        source = self._source
+        return rows_of(partition, self._target, source.files(), source.shown, modes_of(source.parsed))
 
     # -- the table -------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,8 @@ _FOLDING = [
     ("mariadb", "k CHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin PRIMARY KEY", r"char\(20\)"),
     ("postgresql", "k CHAR(20) PRIMARY KEY", "bpchar"),
     ("postgresql", "k TEXT COLLATE loose PRIMARY KEY", "collation loose"),
+    ("postgresql", "k padded PRIMARY KEY", "bpchar"),
+    ("postgresql", "k NAME PRIMARY KEY", "name"),
 ]
 
 
@@ -88,6 +90,8 @@ def test_a_target_whose_key_folds_is_refused_and_the_way_out_works(
             'CREATE COLLATION loose FROM "C"',
             "UPDATE pg_collation SET collisdeterministic = false WHERE collname = 'loose'",
         )
+    if "padded" in column:
+        run(url, "CREATE DOMAIN cells AS CHAR(5)", "CREATE DOMAIN padded AS cells")
     run(url, f"CREATE TABLE t ({column}, n BIGINT)")
     with pytest.raises(InvalidInputError, match=f"key column 'k'.*{found}") as refused:
         upsert(url, ["a"])
@@ -119,6 +123,54 @@ def test_a_key_too_long_for_an_index_fails_in_its_task_and_is_not_cut() -> None:
     assert run(url, "SELECT count(*) FROM t") == [(0,)]
 
 
+@pytest.mark.parametrize("database", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", ["varchar(3)", "domain"])
+def test_a_key_that_would_lose_its_last_spaces_fails_in_its_task_and_meets_no_other(
+    database: str, kind: str, tmp_path: Path
+) -> None:
+    """Databases cut spaces silently where a text is too long by them alone: 'abc' and 'abc  ' would be one row."""
+    if (database, kind) == ("mariadb", "domain"):
+        pytest.skip("has no domains")
+    url = new_database(database, tmp_path)
+    if kind == "domain":
+        run(url, "CREATE DOMAIN domain3 AS varchar(3)")
+    run(url, f"CREATE TABLE t (k {kind.replace('domain', 'domain3')} PRIMARY KEY, n BIGINT)")
+    if database == "mariadb":
+        run(url, "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin")
+    upsert(url, ["abc", "ab ", "éü "])
+    with pytest.raises(InvalidInputError, match="'k' has a text that ends with spaces and is longer than the 3 char"):
+        upsert(url, ["x", "abc  "], 2)
+    assert sorted(run(url, "SELECT k FROM t")) == [("ab ",), ("abc",), ("éü ",)]
+
+
+_UNFIT = {
+    "no primary key or unique index is on exactly": [
+        ["CREATE UNIQUE INDEX i ON t (k)", "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'i'::regclass"],
+        ["CREATE UNIQUE INDEX i ON t (k) WHERE n > 0"],
+        ["CREATE UNIQUE INDEX i ON t (lower(k))"],
+    ],
+    "constraint .* on the mergeKeys is deferrable": [
+        ["ALTER TABLE t ADD UNIQUE (k) DEFERRABLE", "CREATE UNIQUE INDEX i ON t (k)"],
+        ["ALTER TABLE t ADD PRIMARY KEY (k) DEFERRABLE INITIALLY DEFERRED"],
+    ],
+}
+
+
+@pytest.mark.parametrize(("said", "index"), [(said, i) for said, indexes in _UNFIT.items() for i in indexes])
+def test_an_index_that_no_upsert_goes_by_is_refused_at_start_and_the_way_out_works(
+    said: str, index: list[str], tmp_path: Path
+) -> None:
+    url = new_database("postgresql", tmp_path)
+    run(url, "CREATE TABLE t (k TEXT, n BIGINT)", *index)
+    with pytest.raises(InvalidInputError, match=said) as refused:
+        upsert(url, ["a"])
+    mended = re.search(r"run: (ALTER TABLE .*)$", str(refused.value))
+    run(url, mended[1] if mended else "CREATE UNIQUE INDEX plain ON t (k) INCLUDE (n)")
+    upsert(url, ["a", "b"])
+    upsert(url, ["a", "b"], 2)
+    assert run(url, "SELECT k, n FROM t ORDER BY k") == [("a", 200), ("b", 201)]
+
+
 def test_a_second_unique_index_that_could_replace_rows_of_other_keys_is_refused() -> None:
     url = shared_mariadb().new_database("CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin")
     run(url, "CREATE TABLE t (k VARCHAR(20) PRIMARY KEY, n BIGINT, UNIQUE mail (n))")
@@ -148,10 +200,15 @@ def test_a_target_without_transactions_is_refused_and_the_way_out_works() -> Non
         ("postgresql", "DOUBLE PRECISION", pa.int64()),
         ("postgresql", "NUMERIC(20, 2)", pa.decimal128(20, 3)),
         ("postgresql", "BIGINT", pa.float64()),
+        ("postgresql", "whole", pa.decimal128(20, 3)),
+        ("postgresql", "MONEY", pa.decimal128(20, 3)),
+        ("mariadb", "YEAR", pa.int32()),
     ],
 )
 def test_a_key_column_that_rounds_is_refused(database: str, column: str, kind: pa.DataType, tmp_path: Path) -> None:
     url = new_database(database, tmp_path)
+    if column == "whole":
+        run(url, "CREATE DOMAIN inner_one AS NUMERIC(20, 2)", "CREATE DOMAIN whole AS inner_one")
     run(url, f"CREATE TABLE t (k {column} PRIMARY KEY)")
     with pytest.raises(InvalidInputError, match=r"key column 'k' is .*, which rounds"):
         make(url, schema=pa.schema([pa.field("k", kind)]), mergeKeys="k")

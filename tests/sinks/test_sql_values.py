@@ -125,6 +125,24 @@ def test_the_texts_and_numbers_that_a_column_of_sqlite_would_change_are_named_wi
             make(url, schema=pa.schema([pa.field("id", kind)]))
 
 
+def test_long_rows_side_by_side_go_into_mariadb_and_one_that_no_packet_holds_is_refused_in_plain_words(
+    tmp_path: Path,
+) -> None:
+    """A server takes 16 MB in a statement, and hangs up on more without a word. Short rows ahead of long ones must not
+    make a statement of many long ones."""
+    url, kind = new_database("mariadb", tmp_path), pa.schema([pa.field("id", pa.int64()), pa.field("b", pa.binary())])
+    sink = make(url, schema=kind)
+    sizes = [1] * 8_000 + [1 << 20] * 12
+    rows = pa.table([range(len(sizes)), [b"\xff" * n for n in sizes]], schema=kind)
+    sink.commit(permit(1), stage_table(sink, context(1, 1, schema=kind), rows))
+    assert run(url, "SELECT count(*), sum(length(b)) FROM t") == [(len(sizes), sum(sizes))]
+    too_long = pa.table([[1], [b"x" * (9 << 20)]], schema=kind)
+    with pytest.raises(
+        InvalidInputError, match=r"18,874,\d+ bytes, and the server takes 16,777,216 \(max_allowed_pack"
+    ):
+        stage_table(sink, context(2, 2, schema=kind), too_long)
+
+
 @pytest.mark.parametrize("database", DATABASES)
 def test_a_time_without_a_zone_is_one_of_utc_whatever_zone_the_server_has(database: str, tmp_path: Path) -> None:
     """02:30 of the night in which New York's clocks go forward is no time there, and one in UTC."""

@@ -87,7 +87,7 @@ def stage_rows(
     elif connection.dialect.name in mariadb.DIALECTS:
         cursor = connection.connection.cursor()
         for statement in inserts(_insert_head(connection, table), _numbered(mariadb.without_nan(rows), stage, seq)):
-            cursor.execute(statement)  # without parameters, so that a percent sign is one
+            mariadb.execute_insert(cursor, statement)
     else:
         values = _tuples(rows, stage, seq, text=False)
         connection.execute(sa.insert(table), [dict(zip(names, row, strict=True)) for row in values])

@@ -12,8 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql
 
 from spark_ckpt.sinks.sql import _mariadb as mariadb
+from spark_ckpt.sinks.sql import _postgres as postgres
 
 Columns = Mapping[str, Mapping[str, Any]]
 _SINGLE = {"postgresql": "REAL", "mysql": "FLOAT", "mariadb": "FLOAT"}
@@ -42,6 +44,10 @@ def index_problems(connection: sa.Connection, table: sa.TableClause, keys: Seque
 
 
 def _rounds(dialect: str, there: Any, kind: pa.DataType) -> bool:
+    if isinstance(there, postgresql.DOMAIN):
+        return _rounds(dialect, there.data_type, kind)
+    if isinstance(there, mysql.YEAR | postgresql.MONEY):
+        return True  # 5 is 2005, and 1.001 is $1.00
     if isinstance(there, sa.DateTime):
         return pt.is_timestamp(kind) and _microseconds(dialect, there) < 6
     if isinstance(there, sa.Float):
@@ -85,28 +91,36 @@ def _unique_of_inspector(inspector: sa.Inspector, table: sa.TableClause) -> Iter
 # --- PostgreSQL ------------------------------------------------------------------------------------------------
 
 _POSTGRES_KEYS = """
-SELECT a.attname, t.typname, c.collname, c.collisdeterministic FROM pg_catalog.pg_attribute a
-JOIN pg_catalog.pg_type t ON t.oid = a.atttypid LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
-WHERE a.attrelid = CAST(:name AS regclass) AND a.attname IN :keys ORDER BY a.attnum
+WITH RECURSIVE base AS (
+  SELECT a.attname, a.attnum, a.attcollation, t.typname, t.typbasetype FROM pg_catalog.pg_attribute a
+  JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+  WHERE a.attrelid = CAST(:name AS regclass) AND a.attname IN :keys
+  UNION ALL SELECT attname, attnum, attcollation, t.typname, t.typbasetype FROM base
+  JOIN pg_catalog.pg_type t ON t.oid = base.typbasetype)
+SELECT attname, typname, c.collname, c.collisdeterministic FROM base
+LEFT JOIN pg_catalog.pg_collation c ON c.oid = attcollation ORDER BY attnum
 """
+"""A domain, and what it is made of."""
+
+_FOLDED = {"citext": "upper and lower case", "bpchar": "trailing spaces", "name": "texts of more than 63 bytes"}
 
 
 def _postgres(connection: sa.Connection, table: sa.TableClause, keys: Sequence[str]) -> list[str]:
     query = sa.text(_POSTGRES_KEYS).bindparams(sa.bindparam("keys", expanding=True))
-    shown, wrong = _plain(connection, table), _others(connection, table, keys)
+    shown = _plain(connection, table)
+    wrong = postgres.index_problems(connection, shown, keys, _no_index(keys))
     if table.name == "excluded":
         wrong.append("in an upsert PostgreSQL calls the new row 'excluded', so the table needs another name")
     for name, kind, collation, exact in connection.execute(query, {"name": shown, "keys": list(keys)}):
         alter = f"ALTER TABLE {shown} ALTER COLUMN {_plain(connection, sa.column(name))} TYPE"
-        if kind in ("citext", "bpchar"):
-            told = "upper and lower case" if kind == "citext" else "trailing spaces"
-            wrong.append(f"key column '{name}' is {kind}, which does not tell {told} apart; run: {alter} text")
+        if kind in _FOLDED:
+            wrong.append(f"key column '{name}' is {kind}, which does not tell {_FOLDED[kind]} apart; run: {alter} text")
         elif exact is False:
             wrong.append(
                 f"key column '{name}' has the collation {collation}, which takes different texts for the same; "
                 f'run: {alter} text COLLATE "C"'
             )
-    return wrong
+    return list(dict.fromkeys(wrong))
 
 
 # --- SQLite ----------------------------------------------------------------------------------------------------

@@ -7,8 +7,10 @@ sessions (backslashes escape).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -17,7 +19,7 @@ from spark_ckpt.sinks._arrow_text import decimals_as_text
 from spark_ckpt.sinks.sql.types import as_text
 
 MOST_CHARACTERS = 1 << 20
-"""Of a statement, about; a server takes 16 MB at least, in characters of up to four bytes."""
+"""Of a statement, but for its last row; a server takes 16 MB at least."""
 
 _TEXT = pa.large_string()
 """Small ones can address 2 GB only, of all values together."""
@@ -29,9 +31,11 @@ def inserts(head: str, rows: pa.Table) -> Iterator[str]:
     columns: list[Any] = [_literal(column) for column in rows.columns]
     tuples = _join("(", _join(*columns, separator=","), ")")
     for chunk in tuples.chunks:
-        step = max(1, int(len(chunk) * MOST_CHARACTERS / max(chunk.nbytes, 1)))
-        for start in range(0, len(chunk), step):
-            yield f"{head} {','.join(chunk.slice(start, step).to_pylist())}"
+        # By what each row has: of rows of unlike sizes, the long ones may stand side by side.
+        full = np.cumsum(pc.binary_length(chunk).to_numpy(zero_copy_only=False)) // MOST_CHARACTERS
+        edges = [0, *(np.flatnonzero(np.diff(full)) + 1).tolist(), len(chunk)]
+        for start, end in pairwise(edges):
+            yield f"{head} {','.join(chunk.slice(start, end - start).to_pylist())}"
 
 
 def _literal(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -23,6 +23,8 @@ from spark_ckpt.storage.sql.mariadb import DIALECTS as DIALECTS
 _log = logging.getLogger("spark_ckpt")
 
 NAME_LIMIT = 64
+_SURELY_TAKEN = 1 << 21
+"""Characters, of up to four bytes; the least that a server is set to by default is 16 MB."""
 
 # What InnoDB takes in one index; a character is up to four bytes. Half of it for two keys, and so on.
 _INDEX_BYTES = 3072
@@ -93,6 +95,21 @@ def without_nan(rows: pa.Table) -> pa.Table:
         if pc.any(nan).as_py():
             rows = rows.set_column(i, field, pc.if_else(nan, pa.scalar(None, field.type), column))
     return rows
+
+
+def execute_insert(cursor: Any, statement: str) -> None:
+    """Raises ``InvalidInputError`` for one that the server would hang up on, without a word of why."""
+    if len(statement) > _SURELY_TAKEN:
+        cursor.execute("SELECT @@max_allowed_packet")
+        (allowed,) = cursor.fetchone()
+        size = len(statement.encode())
+        if size >= allowed:
+            raise InvalidInputError(
+                f"a row makes a statement of {size:,} bytes, and the server takes {allowed:,} (max_allowed_packet). "
+                "Bytes of binary columns count twice. Raise it with SET GLOBAL max_allowed_packet = ... and in the "
+                "server's configuration, or leave such rows out"
+            )
+    cursor.execute(statement)  # without parameters, so that a percent sign is one
 
 
 def upsert(target: sa.TableClause, columns: Sequence[str], keys: Sequence[str], rows: sa.Select[Any]) -> sa.Insert:

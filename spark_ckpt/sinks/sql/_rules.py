@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from spark_ckpt.sinks.sql import _mariadb as mariadb
+from spark_ckpt.sinks.sql._postgres import quoted
 
 
 @dataclass(frozen=True)
@@ -66,20 +67,14 @@ OR EXISTS (SELECT FROM unnest(CAST(:columns AS text[])) AS c(name)
 
 
 def _postgres(connection: sa.Connection, moved: Moved) -> bool:
-    given = {"table": _quoted(connection, moved.table, moved.schema)}
-    given["staging"] = _quoted(connection, moved.staging, moved.schema)
+    given = {"table": quoted(connection, moved.table, moved.schema)}
+    given["staging"] = quoted(connection, moved.staging, moved.schema)
     keys, columns = sorted(moved.keys), list(moved.columns)
     found = connection.execute(
         sa.text(_POSTGRES),
         {**given, "keys": keys, "columns": columns, "removes": moved.removes, "merges": bool(keys)},
     )
     return bool(found.scalar_one())
-
-
-def _quoted(connection: sa.Connection, table: str, schema: str | None) -> str:
-    shown = connection.dialect.identifier_preparer.format_table(sa.table(table, schema=schema))
-    # SQLAlchemy doubles percent signs of names for drivers that format; this one is a value.
-    return shown.replace("%%", "%") if connection.dialect.paramstyle in ("format", "pyformat") else shown
 
 
 _REPLACEABLE = """
@@ -96,7 +91,7 @@ def can_replace_rows(connection: sa.Connection, target: sa.TableClause, columns:
     """Whether rows may be deleted and inserted again in place of being updated: no trigger and no foreign key acts on
     their going, and no column is lost."""
     if connection.dialect.name == "postgresql":
-        given = {"t": _quoted(connection, target.name, target.schema), "columns": list(columns)}
+        given = {"t": quoted(connection, target.name, target.schema), "columns": list(columns)}
         return bool(connection.execute(sa.text(_REPLACEABLE), given).scalar_one())
     if connection.exec_driver_sql("PRAGMA foreign_keys").scalar():
         return False

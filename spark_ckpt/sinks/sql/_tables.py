@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from spark_ckpt.sinks._options import misfit
 from spark_ckpt.sinks.sql import _mariadb as mariadb
+from spark_ckpt.sinks.sql import _postgres as postgres
 from spark_ckpt.sinks.sql import _sqlite as sqlite
 from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql._keys import key_problems
@@ -104,7 +105,7 @@ def check_target(
     connection: sa.Connection, name: str, schema: str | None, rows: pa.Schema, keys: Sequence[str]
 ) -> dict[str, Any]:
     """The target's columns by name. Raises ``InvalidInputError`` if the query's rows cannot go into them."""
-    found = _columns(connection, name, schema)
+    found = columns_of(connection, name, schema)
     problems = _column_problems(found, rows)
     table = sa.table(name, schema=schema)
     problems += key_problems(connection, table, found, rows, keys)
@@ -143,13 +144,16 @@ def _column_problems(found: Mapping[str, Any], rows: pa.Schema) -> list[str]:
     return problems
 
 
-def _columns(connection: sa.Connection, name: str, schema: str | None) -> dict[str, Any]:
+def columns_of(connection: sa.Connection, name: str, schema: str | None) -> dict[str, Any]:
     with warnings.catch_warnings():  # of types that it does not know: those columns are refused, if they are written
         warnings.filterwarnings("ignore", message="Did not recognize type", category=sa.exc.SAWarning)
         found = sa.inspect(connection).get_columns(name, schema=schema)
     # SQLAlchemy reads MariaDB's names as they are quoted.
     quoted = connection.dialect.name in mariadb.DIALECTS
-    return {c["name"].replace("``", "`") if quoted else c["name"]: c for c in found}
+    columns: dict[str, Any] = {c["name"].replace("``", "`") if quoted else c["name"]: c for c in found}
+    if connection.dialect.name == "postgresql":
+        postgres.tell_domains(connection, postgres.quoted(connection, name, schema), columns)
+    return columns
 
 
 def _is_computed(column: Any) -> bool:
@@ -188,7 +192,7 @@ def create_staging(
         **options,
     )  # fmt: skip
     if sa.inspect(connection).has_table(name, schema=schema):
-        found = _columns(connection, name, schema)
+        found = columns_of(connection, name, schema)
         same = all(
             (str(found[c.name]["type"]), found[c.name]["nullable"]) == (str(c.type), c.nullable) for c in columns
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,9 +61,40 @@ class SqlWriter(SinkWriter):
                 raise InvalidInputError(
                     f"mergeKeys column '{key}' has {found}, which a database key cannot be; filter or replace it"
                 )
+            self._refuse_cut(key, column)
         changes.check_rows(self._change, batch)
         self._longest_key = max(self._longest_key, sum(_longest(batch.column(k)) for k in self._keys))
         self._put(self._chunks.add(batch))
+
+    def _refuse_cut(self, key: str, column: pa.Array) -> None:
+        """A database refuses a text that is too long, but cuts one that is so by spaces at its end."""
+        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            return
+        spaced = column.filter(pc.ends_with(column, " "))
+        limit = self._lengths.get(key) if len(spaced) else None
+        if limit is not None and pc.max(pc.utf8_length(spaced)).as_py() > limit:
+            raise InvalidInputError(
+                f"mergeKeys column '{key}' has a text that ends with spaces and is longer than the {limit} characters "
+                "of the table's column: the database would cut it, and take it for another key. Trim it in the query "
+                "(F.rtrim), or make the column longer"
+            )
+
+    @cached_property
+    def _lengths(self) -> dict[str, int]:
+        """Characters of the target's columns of limited length. SQLite declares them, and keeps any length."""
+        database, place = self._place.database, self._place
+        if database.backend == "sqlite":
+            return {}
+
+        def look(connection: sa.Connection) -> dict[str, int]:
+            found = tables.columns_of(connection, place.table, place.schema)
+            kinds = {
+                n: getattr(c["type"], "data_type", c["type"]) for n, c in found.items()
+            }  # what a domain is made of
+            return {n: k.length for n, k in kinds.items() if getattr(k, "length", None)}
+
+        with database.errors(f"table {place.target} of {database}: looking at its columns"):
+            return database.patiently(lambda: database.transaction(look), place.patience_s)
 
     def _nan_in(self, column: pa.Array) -> bool:
         may = pa.types.is_floating(column.type) and not self._place.database.has_nan

@@ -33,7 +33,7 @@ simulate:  ## the seeded simulation: make simulate SEEDS=100000, or SEED=17 to r
 explore:  ## every interleaving of small jobs, with a crash anywhere; minutes
 	@$(DEV) python -m spark_ckpt.testing.explore
 
-mutants:  ## break one rule of the protocol at a time; a test must notice. ONLY=text for some
+mutants:  ## break one rule at a time, in any room; a test must notice. ONLY=text for some
 	@$(DEV) python scripts/mutants.py $(if $(ONLY),--only "$(ONLY)")
 
 bench:  ## all benchmarks and their peers, an hour and a quarter; writes benchmarks/RESULTS.md. ONLY=keyed,small for some

@@ -1,7 +1,9 @@
-"""``make mutants``: break one rule of ``spark_ckpt/protocol`` at a time and see that a fast test notices.
+"""``make mutants``: break one rule at a time and see that a fast test notices: of decisions in ``protocol/``, of what
+executes them in ``jobs/``, ``runtime/`` and ``storage/``, of the sinks' commits.
 
-Each mutation replaces a text that must occur exactly once, in a copy of the package, where the unit tests of the
-protocol run and, if they pass, the simulation. A mutation that survives is a rule that no test holds. No Spark.
+Each mutation replaces a text that must occur exactly once, in a copy of the package, where the simulation runs and, if
+it passes, the unit tests of that room, and more of the simulation. A mutation that survives is a rule that no test
+holds. No Spark.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,20 +22,19 @@ from pathlib import Path
 from mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).resolve().parents[1]
-UNIT = (
-    "source",
-    "source_time",
-    "drain",
-    "coordinator",
-    "aligner",
-    "commit",
-    "startup",
-    "scenarios",
-    "checkpoint_state",
-    "weights",
-    "aligner_table",
-)
-SEEDS = 300
+_PROTOCOL = (
+    "source", "source_time", "drain", "coordinator", "aligner", "commit", "startup", "recovery", "refusal", "abandon",
+    "scenarios", "checkpoint_state", "weights", "aligner_table", "life", "lost_barriers", "evolution",
+)  # fmt: skip
+_SHELL = ("sources/test_source_reader.py", "storage/test_torn_records.py", "storage/test_damage.py")
+_STORAGE = ("storage/test_record_store.py", "storage/test_state_table.py", "storage/test_gc.py")
+_SINKS = (
+    "sinks/test_sink_conformance.py", "sinks/test_memory_sink.py", "sinks/test_files_sink.py",
+    "sinks/test_deliveries.py", "sinks/test_side_by_side.py",
+)  # fmt: skip
+_LOCAL = "not postgres and not Postgres and not maria and not Maria and not kafka and not Kafka and not iceberg"
+FEW_SEEDS, SEEDS = 60, 300
+"""Most of what breaks the job as a whole shows in a few seeds, sooner than in the unit tests."""
 
 
 @dataclass(frozen=True)
@@ -61,25 +63,38 @@ def main() -> int:
 
 
 def _source(mutation: Mutation) -> str:
-    return (ROOT / "spark_ckpt/protocol" / mutation.file).read_text()
+    return (ROOT / "spark_ckpt" / mutation.file).read_text()
 
 
 def _try(mutation: Mutation) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copy = Path(folder)
-        ignored = shutil.ignore_patterns("__pycache__", ".*")
-        shutil.copytree(ROOT / "spark_ckpt", copy / "spark_ckpt", ignore=ignored)
-        shutil.copytree(ROOT / "tests/protocol", copy / "tests/protocol", ignore=ignored)
-        changed = _source(mutation).replace(mutation.old, mutation.new)
-        (copy / "spark_ckpt/protocol" / mutation.file).write_text(changed)
-        tests = [f"tests/protocol/test_protocol_{name}.py" for name in UNIT]
-        found = [t for t in tests if (copy / t).exists()]
-        pytest = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *found]
-        if _fails(copy, pytest):
-            return Outcome(mutation, "unit tests")
-        if _fails(copy, ["-m", "spark_ckpt.testing.simulate", "--seeds", str(SEEDS)]):
-            return Outcome(mutation, "simulation")
-        return Outcome(mutation, None)
+        ignored = shutil.ignore_patterns("__pycache__", ".*", "generated")
+        for part in ("spark_ckpt", "tests", "examples"):
+            shutil.copytree(ROOT / part, copy / part, ignore=ignored)
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        (copy / "spark_ckpt" / mutation.file).write_text(_source(mutation).replace(mutation.old, mutation.new))
+        found = (what for what, arguments in _checks(mutation) if _fails(copy, arguments))
+        return Outcome(mutation, next(found, None))
+
+
+def _checks(mutation: Mutation) -> Iterator[tuple[str, list[str]]]:
+    """What may notice, the quickest first."""
+    simulate = ["-m", "spark_ckpt.testing.simulate", "--seeds"]
+    pytest = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-k", _LOCAL]
+    if not mutation.file.startswith("sinks/"):
+        yield "simulation", [*simulate, str(FEW_SEEDS)]
+    yield "unit tests", [*pytest, *(f"tests/{t}" for t in _tests(mutation.file))]
+    if not mutation.file.startswith("sinks/"):
+        yield "simulation", [*simulate, str(SEEDS), "--first", str(FEW_SEEDS)]
+
+
+def _tests(file: str) -> tuple[str, ...]:
+    room = file.partition("/")[0]
+    if room == "sinks":
+        return _SINKS
+    own = {"jobs": _SHELL, "runtime": _SHELL, "storage": _STORAGE}.get(room, ())
+    return (*own, *(f"protocol/test_protocol_{name}.py" for name in _PROTOCOL))
 
 
 def _fails(folder: Path, arguments: list[str]) -> bool:
@@ -92,7 +107,7 @@ def _fails(folder: Path, arguments: list[str]) -> bool:
 
 def _shown(outcome: Outcome) -> Outcome:
     m = outcome.mutation
-    sys.stdout.write(f"{outcome.noticed_by or 'SURVIVED':<12} {m.file:<18} {m.rule}\n")
+    sys.stdout.write(f"{outcome.noticed_by or 'SURVIVED':<12} {m.file:<26} {m.rule}\n")
     sys.stdout.flush()
     return outcome
 

@@ -1,22 +1,28 @@
-"""The mutations that ``make mutants`` tries: the rule that each breaks, and the text that it replaces."""
+"""Of sources, triggers, alignment, the commit and retention."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from mutations.mutation import Mutation
 
-
-@dataclass(frozen=True)
-class Mutation:
-    file: str
-    rule: str
-    old: str
-    new: str
-
-
-_VIEW, _SOURCE, _LEAD, _EVENTS = "source_view.py", "source.py", "_source_lead.py", "source_events.py"
-_GIVE_UP, _WEIGHTS, _STATE = "_give_up.py", "weights.py", "checkpoint_state.py"
-_OFFSET, _COORD, _ALIGNER, _COMMIT = "source_offset.py", "coordinator.py", "aligner.py", "commit.py"
-_COMPLETE, _RETENTION, _FENCING, _PUBLISH = "_complete.py", "_retention.py", "_fencing.py", "publish.py"
+_VIEW, _SOURCE, _LEAD, _EVENTS = (
+    "protocol/source_view.py",
+    "protocol/source.py",
+    "protocol/_source_lead.py",
+    "protocol/source_events.py",
+)
+_GIVE_UP, _WEIGHTS, _STATE = "protocol/_give_up.py", "protocol/weights.py", "protocol/checkpoint_state.py"
+_OFFSET, _COORD, _ALIGNER, _COMMIT = (
+    "protocol/source_offset.py",
+    "protocol/coordinator.py",
+    "protocol/aligner.py",
+    "protocol/commit.py",
+)
+_COMPLETE, _RETENTION, _FENCING, _PUBLISH = (
+    "protocol/_complete.py",
+    "protocol/_retention.py",
+    "protocol/_fencing.py",
+    "protocol/publish.py",
+)
 
 MUTATIONS = (
     # --- standing still

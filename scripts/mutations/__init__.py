@@ -1,0 +1,10 @@
+"""The mutations that ``make mutants`` tries: the rule that each breaks, and the text that it replaces."""
+
+from __future__ import annotations
+
+from mutations import protocol, shell, sinks, start
+from mutations.mutation import Mutation
+
+MUTATIONS = (*protocol.MUTATIONS, *start.MUTATIONS, *shell.MUTATIONS, *sinks.MUTATIONS)
+
+__all__ = ["MUTATIONS", "Mutation"]

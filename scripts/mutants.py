@@ -1,9 +1,8 @@
 """``make mutants``: break one rule at a time and see that a fast test notices: of decisions in ``protocol/``, of what
 executes them in ``jobs/``, ``runtime/`` and ``storage/``, of the sinks' commits.
 
-Each mutation replaces a text that must occur exactly once, in a copy of the package, where the simulation runs and, if
-it passes, the unit tests of that room, and more of the simulation. A mutation that survives is a rule that no test
-holds. No Spark.
+Each mutation replaces a text that must occur exactly once, in a copy of the package, where the unit tests of that room
+and the simulation run until one fails. A mutation that survives is a rule that no test holds. No Spark.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _SINKS = (
 )  # fmt: skip
 _LOCAL = "not postgres and not Postgres and not maria and not Maria and not kafka and not Kafka and not iceberg"
 FEW_SEEDS, SEEDS = 60, 300
-"""Most of what breaks the job as a whole shows in a few seeds, sooner than in the unit tests."""
+"""Most of what breaks the job as a whole shows in a few seeds, sooner than in unit tests of the shell."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def _source(mutation: Mutation) -> str:
 def _try(mutation: Mutation) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copy = Path(folder)
-        ignored = shutil.ignore_patterns("__pycache__", ".*", "generated")
+        ignored = shutil.ignore_patterns(".*", "generated")
         for part in ("spark_ckpt", "tests", "examples"):
             shutil.copytree(ROOT / part, copy / part, ignore=ignored)
         shutil.copy(ROOT / "pyproject.toml", copy)
@@ -82,10 +81,11 @@ def _checks(mutation: Mutation) -> Iterator[tuple[str, list[str]]]:
     """What may notice, the quickest first."""
     simulate = ["-m", "spark_ckpt.testing.simulate", "--seeds"]
     pytest = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-k", _LOCAL]
-    if not mutation.file.startswith("sinks/"):
-        yield "simulation", [*simulate, str(FEW_SEEDS)]
-    yield "unit tests", [*pytest, *(f"tests/{t}" for t in _tests(mutation.file))]
-    if not mutation.file.startswith("sinks/"):
+    unit = "unit tests", [*pytest, *(f"tests/{t}" for t in _tests(mutation.file))]
+    few = "simulation", [*simulate, str(FEW_SEEDS)]
+    room = mutation.file.partition("/")[0]
+    yield from {"protocol": (unit, few), "sinks": (unit,)}.get(room, (few, unit))
+    if room != "sinks":
         yield "simulation", [*simulate, str(SEEDS), "--first", str(FEW_SEEDS)]
 
 
@@ -98,7 +98,7 @@ def _tests(file: str) -> tuple[str, ...]:
 
 
 def _fails(folder: Path, arguments: list[str]) -> bool:
-    env = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "PYTHONPATH": str(folder)}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=env, capture_output=True, text=True, check=False
     )

@@ -18,7 +18,7 @@ from spark_ckpt.protocol.records import (
     TriggerRecord,
     VoidRecord,
 )
-from spark_ckpt.protocol.steps import StorageFailed
+from spark_ckpt.protocol.steps import PutBack, StorageFailed
 from spark_ckpt.storage.manifest import read_manifest
 from spark_ckpt.types import BEFORE_BARRIERS
 from tests.protocol.stepwise import UNWRITABLE, Answer, Crash, Shell, Stepwise
@@ -216,6 +216,15 @@ def test_a_checkpoint_owned_by_another_generation_fences(there):
     with pytest.raises(FencedError, match="owned by generation 9"):
         job.commit(job.complete(1, 0, [job.stage("a", 1)]))
     assert not job.sink.committed
+    assert job.records.with_store(lambda r: r.store.names("copies")) == [], "a start would put back what never was"
+
+
+def test_only_what_is_lost_is_put_back():
+    """Of two starts at a time one looked, and the other put back and went on."""
+    job = Job()
+    job.records.put("checkpoints", 1, VoidRecord(1, 2, 0))
+    job.shell(PutBack(VoidRecord(1, 1, 0)))
+    assert job.records.get("checkpoints", 1) == VoidRecord(1, 2, 0)
 
 
 def test_a_completion_created_in_spite_of_an_error_is_recognised():

@@ -19,6 +19,7 @@ from spark_ckpt.protocol.records import (
 )
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh
 from spark_ckpt.protocol.startup import start_job
+from spark_ckpt.storage.job_paths import JobPaths
 from spark_ckpt.types import Committable, Epoch
 from tests.protocol.stepwise import Crash, Location, Shell, Stepwise
 
@@ -76,6 +77,7 @@ def test_going_on_leaves_open_transactions_alone():
     assert b"open" in job.sink.staged
     assert not job.records.voids()
     assert job.sink.committed == {b"done"}
+    assert started.inherited == (2,), "what was open goes on"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +115,14 @@ def test_a_completion_that_slips_in_before_the_void_is_restored():
     assert job.sink.committed == {b"done", b"open"}
 
 
+def test_a_checkpoint_whose_record_is_damaged_is_put_back_from_its_copy_and_restored():
+    job = Folder()
+    job.records.with_store(lambda r: r.store.replace(JobPaths.copy(1, 1), "checkpoint", job.done.to_json()))
+    job.world.disk.put("jobs/job/checkpoints/0000000001.json", b'{"form')
+    assert job.start().decision.checkpoint == job.done
+    assert job.records.completions() == {1: job.done}
+
+
 def test_a_taken_number_is_skipped():
     job = Folder()
     claim = GenerationRecord(1, 0, "spark1", None, 0, TOPOLOGY)
@@ -132,6 +142,7 @@ def test_a_still_newer_start_wins():
     shell._ReadStartFacts = another_starts
     with pytest.raises(FencedError, match="expected generation 2 to be the newest, found 9"):
         job.start(shell=shell)
+    assert not job.records.voids(), "nothing is decided from what it found"
     assert job.sink.staged.keys() == {b"done", b"open"}
 
 
@@ -176,8 +187,8 @@ def test_a_rollback_that_failed_to_start_binds_no_later_start():
     job.records.put("committed", 1, CommittedRecord(1, 1, 0))
     shell = Shell(job, TOPOLOGY, Location("spark1"))
     shell.restore = 1
-    job.sink.refusals = 1.0
-    with pytest.raises(InvalidInputError):
+    job.sink.refusals, job.sink.ledger["job", "append", 1] = 1.0, (b"done",)
+    with pytest.raises(InvalidInputError, match="could not commit it"):
         job.start(shell=shell)
     assert job.records.get("generations", 2).origin == REFUSED
     job.sink.refused.clear()

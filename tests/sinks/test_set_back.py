@@ -13,9 +13,11 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from spark_ckpt.cli import app
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import CkptError, InvalidInputError
+from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.jobs.start import checked_sinks
+from spark_ckpt.storage.job_paths import JobPaths
 from tests.sinks.sinks_job import Job, Rows
 
 COPIED, LAST = 2, 4
@@ -196,11 +198,12 @@ def test_going_back_on_purpose_finds_sinks_that_show_more_and_that_is_well(job: 
 
 
 def test_what_was_given_up_by_hand_is_not_expected(job: Job) -> None:
-    run(job, (1, 2))
-    job.query("create unique index one on appended(v)")
-    started = start(job)
-    with pytest.raises(InvalidInputError, match="abandon"):
-        job.commit(started, [(3, "of 2")], 0)
+    records = JobRecords(run(job, (1, 2, 3)).url, start(job).config)
+    # As if it had stopped behind the completion, and the dump that was restored had no staged rows.
+    records.store.delete(JobPaths.committed(3))
+    job.query("delete from spark_ckpt_ledger where checkpoint = 3 and sink = 'sql'")
+    with pytest.raises(CkptError, match=r"(?s)could not commit it.*spark-ckpt abandon"):
+        start(job)
     job.handle.abandon(3, sink="sql")
     start(job)
     start(job)

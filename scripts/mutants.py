@@ -93,7 +93,7 @@ def _tests(file: str) -> tuple[str, ...]:
     room = file.partition("/")[0]
     if room == "sinks":
         return _SINKS
-    own = {"jobs": _SHELL, "runtime": _SHELL, "storage": _STORAGE}.get(room, ())
+    own = {"jobs": _SHELL, "runtime": _SHELL, "storage": _STORAGE}.get(room, ("storage/test_damage.py",))
     return (*own, *(f"protocol/test_protocol_{name}.py" for name in _PROTOCOL))
 
 

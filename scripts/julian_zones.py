@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyspark
 
-from spark_ckpt.sources._old_calendar import DAY_S, FIRST_DAY, rebased_days
+from spark_ckpt.sources.old_calendar import DAY_S, FIRST_DAY, rebased_days
 
 TARGET = Path(__file__).parents[1] / "spark_ckpt" / "sources" / "julian_zones.json"
 

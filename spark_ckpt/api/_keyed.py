@@ -46,7 +46,7 @@ def behind_operator(parent: CkptDataFrame, made: KeyedRows, handed_on: Iterable[
 
 def checked_uid(parent: CkptDataFrame, uid: str | None) -> str | None:
     """None: the start derives one."""
-    return checked(uid, parent._session.config().require_uid)
+    return checked(uid, uid is None and parent._session.config().require_uid)
 
 
 def _handed_on(parent: CkptDataFrame, function: StateFunction, keys: Keys) -> Iterable[str]:

@@ -29,12 +29,12 @@ from spark_ckpt.plan._build import (
 )
 from spark_ckpt.plan._memory_table import make_table, with_folder
 from spark_ckpt.plan._spark_location import files_at, spark_location
+from spark_ckpt.plan._spark_streams import in_order
 from spark_ckpt.plan._wiring import event_time
 from spark_ckpt.plan.batch_functions import BatchFunction, as_sinks, deliverer_of, thread_of, with_functions_last
 from spark_ckpt.plan.lineage import OperatorNode, in_plan_order
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
 from spark_ckpt.plan.spark_errors import ConfigRefusedAsInSparkError, already_active
-from spark_ckpt.plan.spark_streams import in_order
 from spark_ckpt.runtime.datasource import sink_class_of
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.sources.base import finds_within_s

@@ -130,8 +130,8 @@ class TwoPhaseSink(ABC):
         return f"{type(self).__name__}()"  # never the options: they may hold secrets
 
     def newest(self, committables: Sequence[Committable]) -> tuple[list[Committable], list[Committable]]:
-        """(what a commit shows, the rest): where rows are replaced, older epochs are those of checkpoints that were
-        declined."""
+        """(what a commit shows, the rest) of ``committables``: where rows are replaced, older epochs are those of
+        checkpoints that were declined."""
         least = max(c.epoch for c in committables) if self.replacing else 0
         return [c for c in committables if c.epoch >= least], [c for c in committables if c.epoch < least]
 
@@ -191,7 +191,8 @@ class TwoPhaseSink(ABC):
         """
 
     def commit_together(self, permit: CommitPermit, parts: Sequence[Part]) -> None:
-        """Driver: :meth:`commit` for each of ``parts``; all of them in one step where the sinks say :attr:`shares`.
+        """Driver: :meth:`commit` by ``permit`` for each of ``parts``; all of them in one step where the sinks say
+        :attr:`shares`.
 
         Raise :class:`PartError` to say which of several failed."""
         for part in parts:

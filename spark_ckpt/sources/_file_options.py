@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from spark_ckpt.sources._bad_records import FAIL, SKIP
 from spark_ckpt.sources._file_modes import CSV_MODE_OPTIONS, MODE_OPTIONS
-from spark_ckpt.sources._old_calendar import MODES
 from spark_ckpt.sources._options import (
     anything,
     character_or_none,
@@ -16,6 +15,7 @@ from spark_ckpt.sources._options import (
     size,
     text,
 )
+from spark_ckpt.sources.old_calendar import MODES
 
 CSV_OPTIONS = {
     "header": flag().means("csv only. The first line names the columns; without it columns go by position."),

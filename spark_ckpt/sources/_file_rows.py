@@ -21,10 +21,10 @@ from spark_ckpt.sources._convert import MAX_BATCH_ROWS, conform
 from spark_ckpt.sources._file_lenient import Lenient, lenient_parser
 from spark_ckpt.sources._file_listing import FileEntry, InputFolder
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Position
-from spark_ckpt.sources._old_calendar import Modes, rebase_of
 from spark_ckpt.sources._parquet_schema import schema_in
 from spark_ckpt.sources._text_records import FAILFAST, PERMISSIVE, Records, TextFormat, chunks, content_ends, data_start
 from spark_ckpt.sources.file_text import TextParser, require_values
+from spark_ckpt.sources.old_calendar import Modes, rebase_of
 
 
 class FileRows(Protocol):

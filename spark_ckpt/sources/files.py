@@ -25,7 +25,6 @@ from spark_ckpt.sources._file_options import CSV_OPTIONS, OPTIONS, PARQUET_OPTIO
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Limits, Position, next_position, plan_splits
 from spark_ckpt.sources._file_rows import FileRows, ParquetRows, TextRows
 from spark_ckpt.sources._local_times import check_zone
-from spark_ckpt.sources._old_calendar import modes_of, settled_modes
 from spark_ckpt.sources._options import parse_options, storage_options_of
 from spark_ckpt.sources._orc_rows import OrcRows
 from spark_ckpt.sources._orc_rows import check_schema as check_orc
@@ -33,6 +32,7 @@ from spark_ckpt.sources._text_records import TextFormat
 from spark_ckpt.sources.base import UsesMetadata
 from spark_ckpt.sources.file_log import DiscoveryLog
 from spark_ckpt.sources.file_text import check_schema
+from spark_ckpt.sources.old_calendar import modes_of, settled_modes
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
 from spark_ckpt.storage.record_store import RecordStore

@@ -16,9 +16,9 @@ import pytest
 from deltalake import write_deltalake
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from spark_ckpt.sources._old_calendar import Modes, rebase_of, rebased_days, rebased_seconds
 from spark_ckpt.sources.base import InnerReader, open_source
 from spark_ckpt.sources.files import FilesSource
+from spark_ckpt.sources.old_calendar import Modes, rebase_of, rebased_days, rebased_seconds
 
 UTC = dt.timezone.utc
 OLD_DAY, OLD_TIME = dt.date(1001, 1, 7), dt.datetime(1001, 1, 7, 12, tzinfo=UTC)

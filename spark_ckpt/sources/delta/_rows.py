@@ -17,13 +17,13 @@ from pyspark.sql.datasource import InputPartition
 from spark_ckpt.arrow_layouts import ordinary_rows
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.sources._convert import MAX_BATCH_ROWS
-from spark_ckpt.sources._old_calendar import Modes, rebase_of
 from spark_ckpt.sources.delta._actions import Vector
 from spark_ckpt.sources.delta._changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Entry
 from spark_ckpt.sources.delta._log import read_vector_bytes
 from spark_ckpt.sources.delta._partition_values import repeated
 from spark_ckpt.sources.delta._schema import physical_name
 from spark_ckpt.sources.delta._shape import find, shaped
+from spark_ckpt.sources.old_calendar import Modes, rebase_of
 
 _MAGIC = 1681511377
 _MAGIC_BYTES = 4

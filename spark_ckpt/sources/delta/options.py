@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.sources._old_calendar import MODES
 from spark_ckpt.sources._options import Option, choice, flag, positive, size, text
+from spark_ckpt.sources.old_calendar import MODES
 
 LATEST = -1
 """Of ``startingVersion``."""

@@ -19,7 +19,6 @@ from pyspark.sql.types import StructType
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact, redact_url, secret_values
 from spark_ckpt.sources._convert import arrow_schema
-from spark_ckpt.sources._old_calendar import modes_of, settled_modes
 from spark_ckpt.sources._options import parse_options, storage_options_of
 from spark_ckpt.sources.base import OwnSchema, UsesMetadata
 from spark_ckpt.sources.delta._changes import Policy
@@ -30,6 +29,7 @@ from spark_ckpt.sources.delta._schema import stream_schema
 from spark_ckpt.sources.delta._start import check_start, first_position, with_zone
 from spark_ckpt.sources.delta._table import FollowedTable, Reading
 from spark_ckpt.sources.delta.options import OPTIONS, refuse_others
+from spark_ckpt.sources.old_calendar import modes_of, settled_modes
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.object_options import delta_rs_options, scheme_of
 

@@ -136,7 +136,10 @@ def _at(days: int, clock: list[str | None], zone: str) -> tuple[int, str] | None
     micros = int(((fraction or "") + "000000")[:6])
     shown = days * DAY + (hour * 3600 + minute * 60 + second) * SECOND + micros
     where = (zone, 0) if name is None else _zone(name.strip(BLANKS[:33]))
-    if where is None or not -(2**63) + DAY <= shown - where[1] * SECOND < 2**63 - DAY:
+    if where is None:
+        return None
+    margin = 0 if where[0] == "UTC" else DAY  # a clock is less than a day ahead of UTC, or behind
+    if not -(2**63) + margin <= shown - where[1] * SECOND < 2**63 - margin:
         return None
     return shown - where[1] * SECOND, where[0]
 

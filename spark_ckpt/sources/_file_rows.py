@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import BadRecordError
+from spark_ckpt.formats.json_texts import json_texts
 from spark_ckpt.sources._bad_records import Bad, MalformedFileError, OtherHeader, Unread, salvage
 from spark_ckpt.sources._compressed import opened
 from spark_ckpt.sources._convert import MAX_BATCH_ROWS, conform
@@ -230,9 +231,16 @@ def converted(
 
     def describe(row: int, reason: str) -> Bad:
         expected = f"columns ({', '.join(f'{f.name} {f.type}' for f in schema)})"
-        return Bad(f"row {first + row + 1}", expected, str(batch.slice(row, 1).to_pylist()[0]), reason)
+        return Bad(f"row {first + row + 1}", expected, _shown(batch.slice(row, 1)), reason)
 
     yield from salvage(batch.num_rows, attempt, describe)
+
+
+def _shown(row: pa.RecordBatch) -> str:
+    try:
+        return str(row.to_pylist()[0])
+    except (OverflowError, ValueError):  # a day or a moment that Python has no object for
+        return str(json_texts(row.to_struct_array())[0])
 
 
 def columns_of(found: pa.Schema, schema: pa.Schema) -> list[str]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.formats._java_doubles import java_double
 from spark_ckpt.formats.float_texts import float_texts
+from spark_ckpt.formats.formats import FormatSpec
 from spark_ckpt.formats.json_texts import check_json, json_texts
 
 UTC, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
@@ -128,3 +129,15 @@ def test_any_parser_reads_the_same_values_back(rows: list[Any]) -> None:
 def test_what_has_no_text_in_json_is_refused_by_name(kind: pa.DataType) -> None:
     with pytest.raises(InvalidInputError, match="column 'c' has type"):
         check_json("c", kind)
+
+
+def test_days_and_moments_of_every_year_that_there_is_come_back_from_our_own_reader() -> None:
+    days = [0, 2_932_897, -719_529, 2**31 - 1, -(2**31)]
+    moments = [0, 253_402_300_800_000_000, -62_198_755_200_000_000, 2**63 - 1, -(2**63)]
+    columns = [values(pa.date32(), *days), values(UTC, *moments), values(LOCAL, *moments)]
+    array = pa.StructArray.from_arrays(columns, names=["day", "at", "shown"])
+    found = FormatSpec("json").decoder(array.type).decode([t.encode() for t in json_texts(array).to_pylist()])
+    assert found.bad == {}
+    assert found.values.field("day").cast(pa.int32()).to_pylist() == days
+    for name in ("at", "shown"):
+        assert found.values.field(name).cast(pa.int64()).to_pylist() == moments

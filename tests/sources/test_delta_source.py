@@ -198,6 +198,25 @@ def test_partition_values_have_the_tables_types(tmp_path: Path) -> None:
     )]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "number"),
+    [
+        ("date", "+10000-01-01", 2_932_897),
+        ("date", "-0001-12-31", -719_529),
+        ("timestamp", "+294247-01-10 04:00:54.775807", 2**63 - 1),
+        ("timestamp_ntz", "-290308-12-21 19:59:05.224192", -(2**63)),
+    ],
+)
+def test_partition_values_of_any_year_are_read(tmp_path: Path, kind: str, text: str, number: int) -> None:
+    table = HandMade(tmp_path / "t", field("id", "long"), field("p", kind), partition_by=["p"])
+    table.commit(table.add(pa.table({"id": [1]}), p=text))
+    reader = opened(tmp_path / "t")
+    end = reader.latest(reader.initial(), False)
+    (batch,) = [b for split in reader.splits(reader.initial(), end) for b in reader.read(split)]
+    plain = pa.int32() if kind == "date" else pa.int64()
+    assert batch.column("p").cast(plain).to_pylist() == [number]
+
+
 @pytest.mark.parametrize("inline", [False, True])
 def test_dead_rows_do_not_come_wherever_a_file_is_cut(tmp_path: Path, inline: bool) -> None:
     table = HandMade(tmp_path / "t")

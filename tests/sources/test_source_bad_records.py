@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField, StructType
 
 from spark_ckpt.errors import BadRecordError, ConfigError
+from spark_ckpt.sources._file_rows import converted
 from spark_ckpt.sources.base import InnerReader
 from spark_ckpt.sources.ddl import parse_ddl
 from spark_ckpt.sources.files import FilesSource
@@ -435,3 +436,10 @@ def test_permissive_splits_by_records_and_reads_headers_by_name(job: Job) -> Non
     schema = parse_ddl("n int, name string, _corrupt_record string")
     rows = job.rows("csv", schema, mode="PERMISSIVE", header="true", maxRowsPerTrigger=2)
     assert [tuple(row.values()) for row in rows] == [(1, "a", None), (None, "b", "b,x"), (None, "c", "c")]
+
+
+def test_a_bad_row_with_a_day_that_python_has_not_is_shown() -> None:
+    day = pa.array([2**31 - 1], pa.int32()).cast(pa.date32())
+    batch = pa.record_batch({"d": day, "i": ["x"]})
+    (bad,) = converted(batch, 0, pa.schema([("d", pa.date32()), ("i", pa.int32())]))
+    assert bad.found == '{"d":"+5881580-07-11","i":"x"}'

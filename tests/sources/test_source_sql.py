@@ -501,3 +501,22 @@ def test_a_relative_file_is_the_same_for_every_process(tmp_path: Path, monkeypat
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert target.rows(reader, reader.initial(), end) == [(1, "a")]
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_columns_of_any_name_are_read(tmp_path: Path, kind: str) -> None:
+    names = ["100%", "%(k)s", "a`b", 'a"b', "a.b", "a", "[x]", ":k", "?", "\u00e9", "e\u0301", "id", "select", "a\\b"]
+    names += ["ID"] if kind == "postgresql" else []
+    schema = pa.schema([("at.`x", pa.int64()), *((n, pa.string()) for n in names)])
+    url = new_database(kind, tmp_path)
+    sink = make(url, schema=schema)
+    written = pa.table([[1, 2], *([f"v {n}", None] for n in names)], schema=schema)
+    sink.commit(permit(1), stage_table(sink, context(1, 1, schema=schema), written))
+    for chosen in (names, names[2:3], names[4:5], names[-1:]):
+        spark = StructType().add("at.`x", LongType())
+        for name in chosen:
+            spark = spark.add(name, StringType())
+        target = SqlSourceTarget(url, spark, offsetColumn="at.`x")
+        reader = target.make()
+        found = [tuple(r) for a, b in batches(reader, reader.initial()) for r in target.rows(reader, a, b)]
+        assert found == [(1, *(f"v {n}" for n in chosen)), (2, *(None for _ in chosen))]

@@ -6,6 +6,10 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.expressions.time_texts import TimeTexts
+
+_TIMES = TimeTexts("UTC", numbered_days=False)
+"""Spark's reader of them, whose years go beyond 9999 (``+10000-01-01``)."""
 
 
 def repeated(text: str | None, kind: pa.DataType, rows: int, where: str) -> pa.Array:
@@ -28,7 +32,15 @@ def _scalar(text: str, kind: pa.DataType) -> pa.Scalar:
         return pa.scalar(text.encode(), kind)
     if pt.is_floating(kind):
         return pa.scalar(float(text), kind)
+    if pt.is_date(kind):
+        return pa.scalar(_found(_TIMES.day(text)), pa.int32()).cast(kind)
     if pt.is_timestamp(kind):
-        local = pa.scalar(text.replace("T", " ").removesuffix("Z")).cast(pa.timestamp("us"))
-        return local.cast(kind)
+        micros = _TIMES.local(text.removesuffix("Z")) if kind.tz is None else _TIMES.moment(text)
+        return pa.scalar(_found(micros), pa.int64()).cast(kind)
     return pa.scalar(text).cast(kind)
+
+
+def _found(number: int | None) -> int:
+    if number is None:
+        raise ValueError("no day and no moment")
+    return number

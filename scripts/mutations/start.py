@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutations.mutation import Mutation
 
+_COMPLETE, _REFUSAL = "protocol/_complete.py", "protocol/_refusal.py"
 _START, _RECOVERY, _VIEW = "protocol/startup.py", "protocol/recovery.py", "protocol/_view.py"
 _PENDING, _DAMAGE, _TOPOLOGY = "protocol/pending.py", "protocol/damage.py", "protocol/topology.py"
 _LIFE, _LOST = "protocol/life.py", "protocol/lost_barriers.py"
@@ -264,4 +265,18 @@ MUTATIONS = (
         "return LostHere(reason) if sent else LostBefore(reason)",
         "return LostHere(reason)",
     ),
+    # --- what a sink refuses
+    Mutation(_COMPLETE, "a refusal comes before the completion", "    if refused:\n", "    if False:\n"),
+    Mutation(_COMPLETE, "who is fenced records no refusal", "fence(view)  # else a successor may have had", "()  #"),
+    Mutation(_REFUSAL, "a newer checkpoint ends a refusal", " and a.checkpoint > after)", ")"),
+    Mutation(_REFUSAL, "a refusal is of its origin", "a.generation in own and ", ""),
+    Mutation(_REFUSAL, "a start stopped in it is taken up", "return None if last.origin in active else last", "return"),
+    Mutation(_REFUSAL, "what is done is not done again", "None if last.origin in active else last", "last"),
+    Mutation(_REFUSAL, "an old restore does not read all again", "and facts.restore not in (AUTO, begin)", "and False"),
+    Mutation(_REFUSAL, "Spark's open location stays as it is", "and not facts.may_empty", "and False"),
+    Mutation(_REFUSAL, "an origin began from something", "newest or _of(facts, first.restored_from)", "newest"),
+    Mutation(_START, "the location is emptied", "yield EmptyLocation(decision.gave_up)", "pass"),
+    Mutation(_START, "the record says what was given up", ", gave_up=decision.gave_up)", ")"),
+    Mutation(_RECOVERY, "a job that went on elsewhere is not given up", "_moved_on(facts, at) or damaged", "damaged"),
+    Mutation(_RECOVERY, "a lost checkpoint is not passed over", "or damaged or keeps_from", "or keeps_from"),
 )

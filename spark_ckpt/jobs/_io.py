@@ -61,7 +61,7 @@ class JobIO:
         generation: int = 0,
         read_facts: Callable[[int], StartFacts] | None = None,
         on_claim: Callable[[int], None] | None = None,
-        empty_location: Callable[[], None] | None = None,
+        empty_location: Callable[[int], None] | None = None,
     ) -> None:
         self.job = job
         self.config = config
@@ -151,7 +151,7 @@ class JobIO:
 
     def _EmptyLocation(self, step: st.EmptyLocation) -> None:
         assert self._empty_location is not None
-        self._empty_location()
+        self._empty_location(step.origin)
 
     # -- batches and checkpoints ---------------------------------------------------------------------------------
 

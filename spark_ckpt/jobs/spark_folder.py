@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import FencedError
 from spark_ckpt.protocol.recovery import SparkLocation
 from spark_ckpt.protocol.source_offset import undamaged
 from spark_ckpt.storage.filesystem import Folder, normalize_url
@@ -54,12 +55,19 @@ class SparkFolder:
         origins = [self._origin(batch) for batch in (planned, (planned or 0) - 1)]
         return SparkLocation(self.path, planned, self._newest("commits"), origins[0])
 
-    def empty(self) -> None:
-        """Remove what Spark keeps here, so that the next query begins anew. No query may run here.
+    def empty(self, origin: int) -> None:
+        """Remove what Spark keeps here of batches of ``origin``, so that the next query begins anew.
 
         Stopped in between: offsets go last, and while there are some, :meth:`location` tells whose batches these were.
+        Raises ``FencedError`` if they are another's: a start that was halted must not remove what its successor plans.
         """
         for name in _KEPT_BY_SPARK:
+            found = self.location().origin
+            if found not in (None, origin):
+                raise FencedError(
+                    f"the Spark checkpoint location {self.path}: expected batches of origin {origin}, which are given "
+                    f"up, found those of origin {found}; another query runs this job now, stop this one"
+                )
             self._folder.remove_all(name)
 
     def query_id(self) -> str | None:

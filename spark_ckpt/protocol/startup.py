@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_ckpt.errors import FencedError
+from spark_ckpt.protocol._fencing import fence
 from spark_ckpt.protocol._view import JobView
 from spark_ckpt.protocol.commit import commit_completions
 from spark_ckpt.protocol.damage import to_put_back
@@ -102,7 +103,8 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
     if not isinstance(decision, GoOn):
         if decision.gave_up is not None:
             # Stopped before this, or in it: this generation's record names the origin, and the next start does it.
-            yield EmptyLocation()
+            yield from fence(view)  # else a successor did, and has batches of its own there
+            yield EmptyLocation(decision.gave_up)
             # Stopped here: the location is empty, and the next start goes on from what this one did, and leaves the
             # same origin behind.
         yield from _leave_behind(facts, decision, now_ms)

@@ -81,7 +81,10 @@ class WriteGeneration:
 @dataclass(frozen=True)
 class EmptyLocation:
     """Remove what Spark keeps at the query's location, ``offsets/`` last: while some of them are left, they tell whose
-    batches these were. Result: None."""
+    batches these were. Those of another origin than ``origin`` stay: raises ``FencedError``, for a later start went on
+    there. Result: None."""
+
+    origin: int
 
 
 @dataclass(frozen=True)

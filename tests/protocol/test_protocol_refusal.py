@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import pytest
 
 from spark_ckpt.errors import RefusedError
+from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.protocol.damage import Damage
 from spark_ckpt.protocol.records import SINK_REFUSED, AbortedRecord, BatchRecord
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh, decide_start
 from spark_ckpt.protocol.steps import SinkRefused
-from tests.protocol.stepwise import Shell
+from spark_ckpt.testing.simulation.durable import url
+from tests.protocol.stepwise import OPTIONS, Crash, Location, Shell
 from tests.protocol.test_protocol_commit import Job
-from tests.protocol.test_protocol_recovery import EMPTY, HERE, facts, generation, refused
+from tests.protocol.test_protocol_recovery import EMPTY, HERE, completion, facts, generation, refused
+from tests.protocol.test_protocol_startup import TOPOLOGY as STARTUP_TOPOLOGY
+from tests.protocol.test_protocol_startup import Folder
 
 REFUSAL = AbortedRecord(4, SINK_REFUSED, "sink 's' refuses its rows", 0, 1)
 
@@ -70,7 +75,13 @@ def test_a_crash_between_the_refusal_and_its_record_is_refused_again_by_the_repl
 
 def test_a_fenced_driver_records_no_refusal():
     job = refusing_job()
-    job.records.put("generations", 2, generation(2))
+    answer = job.shell._TrySinks
+
+    def while_another_starts(step):
+        job.records.put("generations", 2, generation(2))
+        return answer(step)
+
+    job.shell._TrySinks = while_another_starts
     with pytest.raises(Exception, match="expected generation 1 to be the newest"):
         job.commit(job.complete(1, 1, [job.stage("b", 1, "merge")], file="f"))
     assert job.records.get("aborted", 1) is None
@@ -146,6 +157,13 @@ def test_the_start_after_that_goes_on_at_the_location():
     assert isinstance(decide_start(given_up(location=at, batches=(BatchRecord(2, 0, 2),))), GoOn)
 
 
+def test_a_location_that_is_lost_later_goes_on_from_what_was_completed_there():
+    done = (*facts().completions, completion(7, origin=2))
+    at = replace(EMPTY, path=HERE.path)
+    decision = decide_start(given_up(location=at, completions=done, committed=frozenset({1, 2, 3, 7})))
+    assert (decision.checkpoint.checkpoint, decision.gave_up) == (7, None)
+
+
 def test_a_start_that_cannot_empty_its_location_is_told_to_name_another():
     refused(decide_start(facts(location=HERE, refused=(REFUSAL,), may_empty=False)), "empty checkpointLocation", "'s'")
 
@@ -158,3 +176,49 @@ def test_a_job_that_went_on_elsewhere_is_not_given_up_here():
 def test_a_lost_newer_checkpoint_is_not_passed_over():
     damage = Damage(checkpoints={5: 1})
     assert refused(decide_start(facts(location=HERE, refused=(REFUSAL,), damage=damage)), "checkpoints/5").damaged
+
+
+# --- stopped anywhere in that start -----------------------------------------------------------------------------
+
+
+class Emptying(Shell):
+    """Its location has what the disk has, and is emptied as Spark's own is."""
+
+    def _facts(self, generation):
+        facts, self.location.offsets = super()._facts(generation), {}
+        return facts
+
+    def _EmptyLocation(self, step):
+        self._empty_location = SparkFolder(url(self.location.path), OPTIONS).empty
+        super()._EmptyLocation(step)
+
+
+class Restarted(Folder):
+    """Checkpoint 2 was refused; the location has the batches of generation 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.records.put("aborted", 2, replace(REFUSAL, checkpoint=2))
+        self.here = Location("spark0", {1: {"source0": {"origin": 1}}})
+
+    def start(self):
+        return super().start("spark0", shell=Emptying(self, STARTUP_TOPOLOGY, self.here))
+
+
+STEPS = ("CreateVoid", "WriteGeneration", "CommitSinks", "WriteCommitted", "EmptyLocation", "AbortSink", "DropBatches")
+
+
+@pytest.mark.parametrize("where", [f"{when} {step}" for step in STEPS for when in ("before", "after")])
+def test_a_start_stopped_anywhere_is_finished_by_the_next_one(where):
+    job = Restarted()
+    job.world.stop_at = where
+    with contextlib.suppress(Crash):
+        job.start()
+    job.world.stop_at = None
+    started = job.start()
+    assert isinstance(started.decision, RestoreFrom)
+    assert (started.generation.restored_from, started.generation.gave_up) == (1, 1)
+    assert not job.world.disk.names("spark0/offsets")
+    assert not job.sink.staged
+    assert job.sink.committed == {b"done"}
+    assert not job.records.batches()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.errors import CorruptStorageError, FencedError
 from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.protocol.source_offset import SourceOffset
 
@@ -49,3 +49,17 @@ def test_a_damaged_offset_that_spark_goes_on_from_ends_the_start(folder: Path, b
 def test_an_older_one_is_nobodys_business(folder: Path) -> None:
     (folder / "offsets/0").write_text("v1\n{}\nnothing")
     assert read(folder).location().origin == 7
+
+
+def test_it_is_emptied_of_what_spark_keeps_and_of_nothing_else(folder: Path) -> None:
+    (folder / "metadata").write_text("{}")
+    (folder / "mine").write_text("")
+    read(folder).empty(7)
+    assert [p.name for p in folder.iterdir()] == ["mine"]
+    read(folder).empty(7)
+
+
+def test_batches_of_a_later_start_are_not_removed(folder: Path) -> None:
+    with pytest.raises(FencedError, match="expected batches of origin 6, which are given up, found those of origin 7"):
+        read(folder).empty(6)
+    assert read(folder).location().planned == 2

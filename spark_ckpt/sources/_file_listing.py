@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from typing import Any
 
 import pyarrow as pa
 
 from spark_ckpt.errors import InvalidInputError, writable
 from spark_ckpt.redaction import redact_url
+from spark_ckpt.sources._globs import NameGlob, PathGlob, is_glob
 from spark_ckpt.sources._local_folders import is_hidden, local_info, passed_over, scan
 from spark_ckpt.sources._sink_log import FOLDER, SinkLogs
 from spark_ckpt.storage.filesystem import normalize_url, open_filesystem
@@ -23,8 +23,6 @@ from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
 from spark_ckpt.storage.refusals import reading
 
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
-_GLOB = re.compile(r"[*?\[]|\{[^{}]*,[^{}]*\}")
-_ALTERNATIVES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _PARTITION = re.compile(r"[^=]+=.*")
 
 
@@ -57,7 +55,10 @@ class ChangePolicy:
 
 
 class InputFolder:
-    """The files below a folder, matching a glob, or one file. Driver and executors; picklable."""
+    """The files below a folder, matching a glob, or one file. Driver and executors; picklable.
+
+    Raises ``GlobError`` for globs that are none.
+    """
 
     def __init__(
         self,
@@ -72,7 +73,8 @@ class InputFolder:
         self.fs, self.root = open_filesystem(url, storage_options)
         self.local = "://" not in self.url
         self._recursive = recursive
-        self._name_filter = name_filter
+        self._glob = PathGlob(self.root) if is_glob(self.root) else None
+        self._name_filter = None if name_filter is None else NameGlob(name_filter)
         self._changes = changes or ChangePolicy()
         self._logs = SinkLogs(self.fs) if sink_logs else None
         self.gone: set[str] = set()
@@ -94,7 +96,7 @@ class InputFolder:
     def is_there(self) -> bool:
         """Whether there is something at the path, or may be later, as it is a glob. Lists nothing; of an object store,
         a folder is there if something is in it."""
-        if _GLOB.search(self.root):
+        if self._glob is not None:
             return True
         if self.local:
             return os.path.exists(self.root)
@@ -216,8 +218,8 @@ class InputFolder:
                 yield info
 
     def _roots(self) -> list[str]:
-        if _GLOB.search(self.root):
-            return sorted({path for pattern in _patterns(self.root) for path in self.fs.glob(pattern)})
+        if self._glob is not None:
+            return self._glob.paths(self.fs, self.local)
         if self.local and not os.path.exists(self.root):
             raise InvalidInputError(
                 f"expected a folder, a file or a glob of files, found nothing at {redact_url(self.url)}; "
@@ -272,7 +274,7 @@ class InputFolder:
         name = info["name"].rsplit("/", 1)[-1]
         if info["type"] != "file" or any(is_hidden(part) for part in info["name"][len(folder) :].split("/")):
             return False
-        return self._name_filter is None or fnmatch(name, self._name_filter)
+        return self._name_filter is None or self._name_filter.matches(name)
 
     def _info(self, path: str) -> dict[str, Any]:
         return local_info(path, os.stat(path)) if self.local else dict(self.fs.info(path))
@@ -281,15 +283,6 @@ class InputFolder:
         time = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), 0)
         etag = str(info.get("ETag") or info.get("etag") or "").strip('"')
         return FileEntry(info["name"], int(info["size"] or 0), _micros(time), etag)
-
-
-def _patterns(glob: str) -> list[str]:
-    """Globs that together find what ``glob`` does, in which ``{a,b}`` may stand, as in Hadoop's."""
-    found = _ALTERNATIVES.search(glob)
-    if found is None:
-        return [glob]
-    begin, end = glob[: found.start()], glob[found.end() :]
-    return [pattern for part in found[1].split(",") for pattern in _patterns(f"{begin}{part}{end}")]
 
 
 def _micros(time: Any) -> int:

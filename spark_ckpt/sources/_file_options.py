@@ -45,7 +45,9 @@ OPTIONS = {
         "What they are; json is one object a line, text a column `value` with a row a line.", required=True
     ),
     "recursive": flag().means("Folders below, too."),
-    "pathGlobFilter": text(expects="a glob for file names, such as *.json").means("Only files of such names."),
+    "pathGlobFilter": text(expects="a glob for file names, such as *.json").means(
+        "Only files of such names, by [Hadoop's rules](#globs)."
+    ),
     "maxFilesPerTrigger": positive(1000).means("Files of a batch at most."),
     "maxRowsPerTrigger": positive().means(
         "Rows of a batch at most. Only this limit splits a file; it costs the driver a look at the files' footers, or "

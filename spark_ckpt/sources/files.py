@@ -24,6 +24,7 @@ from spark_ckpt.sources._file_modes import check_rules, rules_of, with_mode
 from spark_ckpt.sources._file_options import CSV_OPTIONS, OPTIONS, PARQUET_OPTIONS
 from spark_ckpt.sources._file_plan import Cut, FileSplit, Limits, Position, next_position, plan_splits
 from spark_ckpt.sources._file_rows import FileRows, ParquetRows, TextRows
+from spark_ckpt.sources._globs import GlobError, NameGlob, PathGlob
 from spark_ckpt.sources._local_times import check_zone
 from spark_ckpt.sources._options import parse_options, storage_options_of
 from spark_ckpt.sources._orc_rows import OrcRows
@@ -83,6 +84,7 @@ class FilesSource(DataSource, UsesMetadata):
                     f"source 'files': {', '.join(misplaced)} apply to fileFormat {only} only, "
                     f"found fileFormat {self.parsed['fileFormat']}; remove them"
                 )
+        self._check_globs()
         self._check_bad_records()
 
     @classmethod
@@ -159,6 +161,17 @@ class FilesSource(DataSource, UsesMetadata):
 
     def _storage_for(self, url: str) -> Mapping[str, Any]:
         return self._own_storage or (self.storage_options if _scheme(url) == _scheme(self.metadata_url) else {})
+
+    def _check_globs(self) -> None:
+        for name, check in (("path", PathGlob), ("pathGlobFilter", NameGlob)):
+            found = self.parsed[name]
+            try:
+                check(found or "")
+            except GlobError as error:
+                raise ConfigError(
+                    f"option '{name}' of source 'files': expected a glob by Hadoop's rules, found {redact_url(found)}: "
+                    f"{error}. A letter that is meant as it is has a backslash in front"
+                ) from None
 
     def _check_bad_records(self) -> None:
         policy = self.parsed["badRecords"]

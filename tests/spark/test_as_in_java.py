@@ -1,0 +1,56 @@
+"""What Java and Hadoop say in this session is what was recorded of them: globs. See ``tests/sources``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.sql import SparkSession
+
+from spark_ckpt.sources._globs import GlobError, NameGlob
+from spark_ckpt.sources.files import FilesSource
+from tests.sources.globs_oracle import NAMES, globs, make_tree
+
+
+def test_globs_of_names_match_as_in_this_hadoop(spark: SparkSession) -> None:
+    of_hadoop: Any = spark._jvm.org.apache.hadoop.fs.GlobPattern  # type: ignore[union-attr]
+
+    def here(glob: str, name: str) -> bool | None:
+        try:
+            return NameGlob(glob).matches(name)
+        except GlobError:
+            return None
+
+    def there(glob: str, name: str) -> bool | None:
+        try:
+            return bool(of_hadoop(glob).matches(name))
+        except Exception:  # noqa: BLE001 - several of Java's, wrapped
+            return None
+
+    of_names, _ = globs(11, 60, 0)
+    asked = [(glob, name) for glob in of_names for name in NAMES[:20]]
+    assert [(g, n) for g, n in asked if here(g, n) not in (there(g, n), None)] == []
+
+
+def test_a_stream_of_files_reads_what_spark_reads(spark: SparkSession, tmp_path: Path) -> None:
+    make_tree(tmp_path)
+    paths = (
+        "*.json",
+        "{a,b}/*",
+        "{a/b,b/c}/x.json",
+        "[^a]/*",
+        "part-\\*.json",
+        "a/[!x].{json,csv}",
+        "\\{a,b\\}/*",
+        "a\\*/*",
+    )
+    given = [{"path": path} for path in paths]
+    given += [{"path": "*", "pathGlobFilter": glob} for glob in ("*.{csv,tsv}", "[^x]*", "part-\\*.json", "?.json")]
+    for one in given:
+        options = {**one, "path": f"{tmp_path}/{one['path']}"}
+        table = spark.read.format("text").options(**{k: v for k, v in options.items() if k != "path"})
+        expected = {f.removeprefix("file://") for f in table.load(options["path"]).inputFiles()}
+        found = {e.path for e in FilesSource({**options, "fileFormat": "text"}).folder().files()}
+        assert found == {unquote(name) for name in expected}, one
+        assert found, one

@@ -8,6 +8,7 @@ from typing import Any
 
 from spark_ckpt.config_values import FLAG, SIZE, count, fsspec_options, parse_duration_ms, storage_hint
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.expressions.java_regex import Searcher, UnsureError, searcher
 
 _MOST = 2**63 - 1
 
@@ -58,8 +59,11 @@ def storage_options_of(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[s
 def _parse(source: str, name: str, option: Option, text: str) -> Any:
     try:
         return option.parse(text)
-    except ValueError:
-        raise ConfigError(f"option '{name}' of source '{source}': expected {option.expects}, found '{text}'") from None
+    except ValueError as error:
+        why = f": {error}" if isinstance(error, UnsureError) else ""
+        raise ConfigError(
+            f"option '{name}' of source '{source}': expected {option.expects}, found '{text}'{why}"
+        ) from None
 
 
 def text(default: str | None = None, expects: str = "text") -> Option:
@@ -135,6 +139,18 @@ def character_or_none(default: str | None) -> Option:
         return value
 
     return Option(parse, "one ASCII character, or none", default)
+
+
+def java_regex(expects: str, ascii_texts: bool = False) -> Option:
+    """What Spark gives to ``java.util.regex``, to be found in texts; ``ascii_texts``: in texts of ASCII alone."""
+
+    def parse(value: str) -> Searcher:
+        try:
+            return searcher(_non_empty(value).strip(), ascii_texts)
+        except UnsureError as error:
+            raise UnsureError(f"{error}, which Java refuses or which is not read here; write it otherwise") from None
+
+    return Option(parse, expects)
 
 
 def _non_empty(value: str) -> str:

@@ -51,9 +51,10 @@ def make_tree(root: Path) -> None:
         (root / name).write_text("{}")
 
 
-def hadoop(questions: Iterable[dict[str, Any]]) -> list[Any]:
+def answers_of(program: str, questions: Iterable[dict[str, Any]]) -> list[Any]:
+    """A line of JSON for each question, by a program in Java of this folder, with Spark's jars."""
     jars = Path(pyspark.__file__).parent / "jars"
-    command = ["java", "-cp", f"{jars}/*", str(RECORDED.with_name("GlobsOfHadoop.java"))]
+    command = ["java", "-cp", f"{jars}/*", str(RECORDED.with_name(program))]
     text = "".join(f"{json.dumps(q)}\n" for q in questions)
     answers = subprocess.run(command, input=text, capture_output=True, check=True, encoding="utf-8").stdout
     return [json.loads(line) for line in answers.splitlines()]
@@ -65,7 +66,7 @@ def main() -> None:
         make_tree(Path(folder))
         asked: list[dict[str, Any]] = [{"glob": g, "names": NAMES} for g in of_names]
         asked += [{"glob": g, "root": folder} for g in of_paths]
-        answers = hadoop(asked)
+        answers = answers_of("GlobsOfHadoop.java", asked)
     lines = [json.dumps([g, a]) for g, a in zip([*of_names, *of_paths], answers, strict=True)]
     names, paths = lines[: len(of_names)], lines[len(of_names) :]
     body = ",\n".join((*names, *paths))

@@ -80,6 +80,11 @@ def test_large_ranges_are_cut_and_small_ones_stay_whole() -> None:
         ({"startingOffsets": '{"t":{"0":"1"}}'}, "option 'startingOffsets'"),
         ({"endingOffsets": "earliest"}, "option 'endingOffsets'.*found earliest"),
         ({"subscribePattern": "(", "subscribe": None}, "option 'subscribePattern'.*regular expression"),
+        (
+            {"subscribePattern": "a++", "subscribe": None},
+            "'subscribePattern'.*found 'a[+][+]': a possessive repetition",
+        ),
+        ({"subscribePattern": " ", "subscribe": None}, "option 'subscribePattern'.*regular expression"),
         ({"assign": "t", "subscribe": None}, "option 'assign'.*JSON"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, r"minOffsetPerTrigger\(9\) is higher"),
         ({"maxOffsetsPerTriger": "9"}, "has no option 'maxoffsetspertriger'; valid options: .*maxOffsetsPerTrigger"),

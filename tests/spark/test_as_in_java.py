@@ -1,4 +1,4 @@
-"""What Java and Hadoop say in this session is what was recorded of them: globs. See ``tests/sources``."""
+"""Patterns and globs mean what they mean to Java and Hadoop in this session; more of both: ``tests/sources``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
+from spark_ckpt.expressions.java_regex import UnsureError, searcher
 from spark_ckpt.sources._globs import GlobError, NameGlob
 from spark_ckpt.sources.files import FilesSource
 from tests.sources.globs_oracle import NAMES, globs, make_tree
+from tests.sources.regexes_oracle import TEXTS, patterns
 
 
 def test_globs_of_names_match_as_in_this_hadoop(spark: SparkSession) -> None:
@@ -31,6 +33,25 @@ def test_globs_of_names_match_as_in_this_hadoop(spark: SparkSession) -> None:
     of_names, _ = globs(11, 60, 0)
     asked = [(glob, name) for glob in of_names for name in NAMES[:20]]
     assert [(g, n) for g, n in asked if here(g, n) not in (there(g, n), None)] == []
+
+
+def test_patterns_find_what_this_java_finds(spark: SparkSession) -> None:
+    of_java: Any = spark._jvm.java.util.regex.Pattern  # type: ignore[union-attr]
+    wrong, read = [], 0
+    for pattern in patterns(11, 60):
+        try:
+            here = searcher(pattern, True)
+        except UnsureError:
+            continue
+        read += 1
+        there = of_java.compile(pattern)  # what is read here, Java does not refuse
+        wrong += [(pattern, t) for t in TEXTS[::2] if here.finds(t) != there.matcher(t).find()]
+    assert (wrong, read > 15) == ([], True)
+
+
+def test_spark_finds_patterns_of_topics_in_names_and_not_as_whole_names(spark: SparkSession) -> None:
+    """By this setting its Kafka source asks the brokers itself, and looks with ``findFirstIn`` (see docs/kafka.md)."""
+    assert spark.conf.get("spark.sql.streaming.kafka.useDeprecatedOffsetFetching") == "false"
 
 
 def test_a_stream_of_files_reads_what_spark_reads(spark: SparkSession, tmp_path: Path) -> None:

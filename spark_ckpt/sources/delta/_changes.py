@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.expressions.java_regex import Searcher
 from spark_ckpt.sources.delta._actions import Commit, DataFile, Vector
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
@@ -43,10 +43,10 @@ class Policy:
     ignore_deletes: bool = False
     ignore_changes: bool = False
     skip_change_commits: bool = False
-    exclude: str | None = None
+    exclude: Searcher | None = None
 
     def excludes(self, file: DataFile) -> bool:
-        return self.exclude is not None and re.search(self.exclude, file.path) is not None
+        return self.exclude is not None and self.exclude.finds(file.path)
 
 
 def appended(commit: Commit, policy: Policy, shown: str) -> list[Entry | None]:

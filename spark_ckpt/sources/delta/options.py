@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.sources._options import Option, choice, flag, positive, size, text
+from spark_ckpt.sources._options import Option, choice, flag, java_regex, positive, size, text
 from spark_ckpt.sources.old_calendar import MODES
 
 LATEST = -1
@@ -19,14 +18,6 @@ def _version(value: str) -> int:
     if not value.strip().isdigit():
         raise ValueError(value)
     return int(value)
-
-
-def _regex(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error:
-        raise ValueError(value) from None
-    return value
 
 
 OPTIONS = {
@@ -53,7 +44,7 @@ OPTIONS = {
         "Go on where a version updates, merges or overwrites; rows of files that it wrote anew come again."
     ),
     "skipChangeCommits": flag().means("Go on where a version deletes or updates, and leave all of it out."),
-    "excludeRegex": Option(_regex, "a regular expression").means("Leave out files in whose path it is found."),
+    "excludeRegex": java_regex("a regular expression of Java").means("Leave out files in whose path it is found."),
     "failOnDataLoss": flag(True).means("false: go on where the log was cleaned up before it was read."),
     "maxSplitBytes": size(128 << 20).means("Larger files are read in parallel."),
     "datetimeRebaseMode": choice(*MODES).means(

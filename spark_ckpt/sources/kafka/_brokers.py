@@ -29,7 +29,8 @@ _logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 _ONE_REQUEST_S = 5.0
-_INTERNAL = ("__consumer_offsets", "__transaction_state")
+_INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+"""Topics of Kafka's own, which no pattern finds, as in Java's client."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 _UNKNOWN_FOR_S = 5.0
 """A topic that was just made may be unknown to a broker for a moment."""
@@ -86,7 +87,7 @@ class Brokers:
         """The ids and the partitions of what is wanted and there. Raises ``InvalidInputError`` if a named topic is
         missing, ``RetryableError`` if no broker answers in time."""
         if wanted.pattern is not None:
-            names = self._matching(wanted.pattern.fullmatch)
+            names = self._matching(wanted.pattern.finds)
         elif wanted.assigned is not None:
             names = sorted({p.topic for p in wanted.assigned})
         else:
@@ -165,11 +166,9 @@ class Brokers:
         if self._heard is None or not refused(self._heard):
             self._heard = error
 
-    def _matching(self, matches: Callable[[str], Any]) -> list[str]:
+    def _matching(self, matches: Callable[[str], bool]) -> list[str]:
         found = self._ask("topics", lambda left: self._client().list_topics(timeout=left).topics)
-        return sorted(
-            name for name in found if matches(name) and name not in ("__consumer_offsets", "__transaction_state")
-        )
+        return sorted(name for name in found if matches(name) and name not in _INTERNAL)
 
     def _describe(self, names: list[str], timeout_s: float, **more: bool) -> dict[str, Any]:
         asked = self._client().describe_topics(TopicCollection(names), request_timeout=timeout_s, **more)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +10,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.expressions.java_regex import Searcher
 from spark_ckpt.formats.formats import CORRUPT, FORMATS
 from spark_ckpt.kafka_client import librdkafka_conf, without_secrets
 from spark_ckpt.sources._bad_records import FAIL, SKIP
-from spark_ckpt.sources._options import Option, choice, duration_s, flag, positive, text
+from spark_ckpt.sources._options import Option, choice, duration_s, flag, java_regex, positive, text
 from spark_ckpt.sources.kafka._positions import Partition, Places
 
 EARLIEST, LATEST = -2, -1
@@ -71,16 +71,6 @@ def _topics() -> Option:
     return Option(parse, "names of topics, divided by commas")
 
 
-def _pattern() -> Option:
-    def parse(value: str) -> re.Pattern[str]:
-        try:
-            return re.compile(value)
-        except re.error:
-            raise ValueError(value) from None
-
-    return Option(parse, "a regular expression for whole names of topics")
-
-
 def _timestamp() -> Option:
     return Option(lambda value: int(value), "milliseconds since 1970, a whole number")
 
@@ -89,7 +79,10 @@ _BY_PARTITION = 'JSON such as {"topic":{"0":1700000000000}}: topic, partition, m
 
 OPTIONS = {
     "subscribe": _topics().means("Topics to read. One of this, `subscribePattern` and `assign` is needed."),
-    "subscribePattern": _pattern().means("All topics of such names, those that come later included."),
+    # Topics have names of ASCII.
+    "subscribePattern": java_regex("a regular expression of Java, to be found in names of topics", True).means(
+        "All topics in whose names it is found, as in Spark, those that come later included; `^orders$` is one name."
+    ),
     "assign": _json(_partitions, 'JSON such as {"topicA":[0,1]}: topic, partitions').means(
         "These partitions and no others."
     ),
@@ -167,7 +160,7 @@ class Wanted:
     """Which partitions: one of the three is set."""
 
     topics: list[str] | None
-    pattern: re.Pattern[str] | None
+    pattern: Searcher | None
     assigned: list[Partition] | None
 
 

@@ -127,7 +127,7 @@ class KafkaSource(DataSource, UsesMetadata):
         """The record of where this job begins and ends: of its own for other topics and other options of the range."""
         o = self.parsed
         names = [name for name in sorted(OPTIONS) if name.startswith(("starting", "ending"))]
-        pattern = None if self.wanted.pattern is None else self.wanted.pattern.pattern
+        pattern = None if self.wanted.pattern is None else self.wanted.pattern.java
         facts = [self.wanted.topics, pattern, self.wanted.assigned, [_plain(o[name]) for name in names]]
         return f"range-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}"
 

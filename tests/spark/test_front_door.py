@@ -22,6 +22,7 @@ from spark_ckpt.plan.lineage import SourceNode
 from spark_ckpt.sinks import memory
 from tests.spark.conftest import DEADLINE_S, Input, ordered
 
+pytestmark = pytest.mark.smoke  # every kind of node of Spark's plans
 SCHEMA = "id bigint, k string, v double, at timestamp, xs array<bigint>"
 Made = Callable[[DataFrame], DataFrame]
 

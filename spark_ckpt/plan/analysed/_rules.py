@@ -19,8 +19,15 @@ _OPTIMIZER = f"{CATALYST}.optimizer"
 
 def in_stream_form(plan: JavaObject) -> JavaObject:
     """``plan`` with its WITH clauses inlined, and filters in front of watermarks, as Spark's own streams have it."""
-    inlined = java_class(f"{_OPTIMIZER}.InlineCTE")(True, True).apply(plan)
+    inlined = _inliner().apply(plan)
     return _until_stable("PushDownPredicates", inlined) if _has(inlined, "EVENT_TIME_WATERMARK") else inlined
+
+
+def _inliner() -> JavaObject:
+    """The rule that inlines every WITH clause. Spark 4.3 has a third parameter, for the analyser's own use."""
+    rule = java_class(f"{_OPTIMIZER}.InlineCTE")
+    (constructor,) = rule._java_lang_class.getConstructors()
+    return rule(*(True, True, False)[: constructor.getParameterCount()])
 
 
 def _has(plan: JavaObject, pattern: str) -> bool:

@@ -133,6 +133,17 @@ LEDGER = (
         How.REFUSED,
         says="it needs all rows at once, which a stream never has",
     ),
+    Entry(("Zip",), How.REFUSED, says="Spark would pair control rows too: write one `select` of all the columns"),
+    Entry(
+        ("BinBy",),
+        How.REFUSED,
+        says="Spark would scale the values of control rows: return the bins as an array from a function, explode it",
+    ),
+    Entry(
+        ("MapPartitionsExternalUDF",),
+        How.REFUSED,
+        says="Spark would give control rows to the function: write mapInArrow, which sees data rows only",
+    ),
     Entry(
         (
             "AppendColumns",
@@ -162,6 +173,7 @@ LEDGER = (
     # --- in no analysed query of a stream
     Entry(
         (
+            "AutoCdcInto",
             "CommandResult",
             "CreateTable",
             "InsertIntoDir",
@@ -203,9 +215,11 @@ LEDGER = (
             "Subquery",
             "TemporaryViewRelation",
             "Unpivot",
+            "UnresolvedBinBy",
             "UnresolvedCatalogRelation",
             "UnresolvedCteRelationRef",
             "UnresolvedDataSource",
+            "UnresolvedDeduplicate",
             "UnresolvedEventTimeWatermark",
             "UnresolvedExecuteImmediate",
             "UnresolvedFunctionName",
@@ -213,6 +227,8 @@ LEDGER = (
             "UnresolvedHint",
             "UnresolvedIdentifier",
             "UnresolvedInlineTable",
+            "UnresolvedInsert",
+            "UnresolvedInsertTarget",
             "UnresolvedNamespace",
             "UnresolvedProcedure",
             "UnresolvedQualify",
@@ -225,6 +241,7 @@ LEDGER = (
             "UnresolvedTranspose",
             "UnresolvedView",
             "UnresolvedWith",
+            "V2ChangelogReference",
             "V2TableReference",
             "WithWindowDefinition",
             "MetricViewPlaceholder",
@@ -270,6 +287,21 @@ LEDGER = (
         says="a statement of an SQL script, and no query",
     ),
 )
+
+NEW_IN_4_3 = frozenset(
+    {
+        "AutoCdcInto",
+        "BinBy",
+        "MapPartitionsExternalUDF",
+        "UnresolvedBinBy",
+        "UnresolvedDeduplicate",
+        "UnresolvedInsert",
+        "UnresolvedInsertTarget",
+        "V2ChangelogReference",
+        "Zip",
+    }
+)
+"""The nodes that Spark 4.2 does not have."""
 
 _UNKNOWN = Entry((), How.REFUSED, says="a kind of operation that came with a newer Spark than this library knows")
 _BY_NODE = {node: entry for entry in LEDGER for node in entry.nodes}

@@ -30,7 +30,7 @@ def variables_of(processor: StatefulProcessor, time_mode: str, keys: list[str]) 
         value = _columns(as_struct(schema), [*taken, *(of_key.stored.names if of_key else [])], "_value")
         declared[name] = Variable(name, kind, value, of_key, ttl_ms)
 
-    _check_timer_method(processor, time_mode)
+    check_timer_method(processor, time_mode)
     handle = Handle(time_mode, PRE_INIT, declare)
     copy = copied(processor)
     for step, method, args in (("init", copy.init, (handle,)), ("close", copy.close, ())):
@@ -41,7 +41,7 @@ def variables_of(processor: StatefulProcessor, time_mode: str, keys: list[str]) 
     return tuple(declared[name] for name in handle.declared)
 
 
-def _check_timer_method(processor: StatefulProcessor, time_mode: str) -> None:
+def check_timer_method(processor: StatefulProcessor, time_mode: str) -> None:
     """It is called by the names of its arguments, when the first timer is due: by then there is state that would be
     stuck. Raises ``InvalidInputError``."""
     if time_mode == "None":

@@ -21,8 +21,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import Row
 
 import spark_ckpt
-from spark_ckpt.api._processors import _check_timer_method
 from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.plan.processor_variables import check_timer_method
 from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -380,6 +380,6 @@ class OddNames(Sessions):
 
 def test_a_timer_method_that_spark_could_not_call_is_refused_before_the_first_timer_is_due() -> None:
     with pytest.raises(InvalidInputError, match=r"OddNames\.handleExpiredTimer is called with .*, found \(key"):
-        _check_timer_method(OddNames(), "EventTime")
-    _check_timer_method(OddNames(), "None")  # never called
-    _check_timer_method(Sessions(), "EventTime")
+        check_timer_method(OddNames(), "EventTime")
+    check_timer_method(OddNames(), "None")  # never called
+    check_timer_method(Sessions(), "EventTime")

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from spark_ckpt.api._processors import _variables
+from spark_ckpt.plan.processor_variables import variables_of
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.base import CallContext, Touched
@@ -46,7 +46,7 @@ def function(
     """Of a key and the columns ``more``: ``k`` and ``v`` (long) if nothing is said."""
     key = key or pa.schema([("k", pa.int64())])
     inputs = pa.schema([*key, *(more or pa.schema([("v", pa.int64())]))])
-    variables = _variables(processor, time_mode, key.names)
+    variables = variables_of(processor, time_mode, key.names)
     made = arrow_schema(output)
     function = ProcessorFunction(
         processor, variables, key, inputs, made, output.json(), time_mode, pandas, initial=initial is not None

@@ -111,7 +111,14 @@ def test_what_is_aborted_or_never_committed_leaves_nothing(files: Files) -> None
 
 @pytest.mark.parametrize("kind", ["files", "delta"])
 def test_columns_that_cannot_be_partitions_are_refused_at_start(tmp_path: Path, kind: str) -> None:
-    schema = pa.schema([("v", pa.int64()), ("f", pa.float64()), ("t", pa.timestamp("us", "UTC")), ("s", pa.struct([]))])
+    schema = pa.schema(
+        [
+            ("v", pa.int64()),
+            ("f", pa.float64()),
+            ("t", pa.timestamp("us", "UTC")),
+            ("s", pa.struct([("x", pa.int64())])),
+        ]
+    )
     for names, match in (("x", "names x"), ("f", "type double.*Cast"), ("t", "timestamp.*Cast"), ("s", "struct")):
         with pytest.raises(InvalidInputError, match=match):
             create_sink(kind, {"path": f"{tmp_path}/o", "partitionBy": names}).validate(schema)

@@ -12,8 +12,6 @@ from spark_ckpt.plan.java_classes import CATALYST, java_class
 
 JavaObject = Any
 
-SET_OPERATIONS = ("ReplaceIntersectWithSemiJoin", "ReplaceExceptWithAntiJoin", "ReplaceDistinctWithAggregate")
-"""They write operators of sets as joins and aggregates."""
 _OPTIMIZER = f"{CATALYST}.optimizer"
 
 

@@ -71,8 +71,7 @@ LEDGER = (
     Entry(("Deduplicate", "DeduplicateWithinWatermark", "Distinct"), How.OPERATOR, "deduplicate", "keeps keys"),
     # --- what rules of Spark's write as others
     Entry(("WithCTE", "CTERelationDef", "CTERelationRef"), How.RULE, "InlineCTE", "each use of a WITH is built anew"),
-    Entry(("Intersect",), How.RULE, "ReplaceIntersectWithSemiJoin", "a left semi join and a de-duplication"),
-    Entry(("Except",), How.RULE, "ReplaceExceptWithAntiJoin", "a left anti join and a de-duplication"),
+    Entry(("Intersect", "Except"), How.NOT_YET, "set operation", "rules of Spark's write them as joins"),
     # --- what today's methods have
     Entry(("UpdateEventTimeWatermarkColumn",), How.NOT_YET, "watermark"),
     Entry(("LateralJoin",), How.NOT_YET, "lateral join"),

@@ -147,9 +147,9 @@ def _checksum(body: Any) -> int:
 
 def encode_record(kind: str, body: Mapping[str, Any], writer: str) -> bytes:
     """A record as it is stored. ``writer`` tells who wrote it from all others."""
-    plain = json.loads(json.dumps(body))
-    record = {"format": FORMAT, "kind": kind, "crc32": _checksum(plain), "writer": writer, "body": plain}
-    return json.dumps(record, separators=(",", ":")).encode()
+    text = json.dumps(body, separators=(",", ":"))
+    head = {"format": FORMAT, "kind": kind, "crc32": _checksum(json.loads(text)), "writer": writer}
+    return f'{json.dumps(head, separators=(",", ":"))[:-1]},"body":{text}}}'.encode()
 
 
 def _decode(data: bytes, kind: str, shown: Callable[[], str]) -> dict[str, Any]:

@@ -163,6 +163,7 @@ class GroupCall:
         now = [r for r in waiting if everything or r[0] <= (action.up_to or 0)]
         later = [r for r in waiting if not everything and r[0] > (action.up_to or 0)]
         self.epoch = action.epoch
+        state = replace(state, memtable=dict(state.memtable))  # filled below; nobody else has it
         for _, key, _ in now:
             state = self._count(state, key, action.epoch)
             if len(state.memtable) > self.memtable_limit:
@@ -174,8 +175,8 @@ class GroupCall:
         count = (old or 0) + 1
         self.out.rows.append((epoch, key, count))
         keys = state.keys + (old is None) - (count == REMOVE_AT)
-        new = None if count == REMOVE_AT else count
-        return replace(state, memtable={**state.memtable, key: new}, keys=keys)
+        state.memtable[key] = None if count == REMOVE_AT else count
+        return state if keys == state.keys else replace(state, keys=keys)
 
     def _end(self, state: GroupState) -> GroupState:
         """The end of the event time, behind a drain's barrier."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,29 +33,33 @@ ANY = "\0"
 def _literals() -> Iterator[tuple[str, str]]:
     """(place, text) of every string in the package; those that are written one behind the other are one."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        inside = {id(v) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for v in n.values}
-        for node in ast.walk(tree):
-            place = f"{path.relative_to(PACKAGE.parent)}:{getattr(node, 'lineno', 0)}"
+        file = path.relative_to(PACKAGE.parent)
+        nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.JoinedStr | ast.Constant)]
+        inside = {id(v) for n in nodes if isinstance(n, ast.JoinedStr) for v in n.values}
+        for node in nodes:
             if isinstance(node, ast.JoinedStr):
-                yield place, "".join(str(v.value) if isinstance(v, ast.Constant) else ANY for v in node.values)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
-                yield place, node.value
+                text = "".join(str(v.value) if isinstance(v, ast.Constant) else ANY for v in node.values)
+                yield f"{file}:{node.lineno}", text
+            elif isinstance(node.value, str) and id(node) not in inside:
+                yield f"{file}:{node.lineno}", node.value
 
 
-LITERALS = list(_literals())
+@functools.cache
+def literals() -> list[tuple[str, str]]:
+    """Read by the first test that asks: every process of a run imports this module."""
+    return list(_literals())
 
 
 def test_every_setting_that_a_text_names_is_one() -> None:
     known = {k.lower() for k in config_keys()}
-    named = [(p, m) for p, t in LITERALS for m in re.findall(r"spark\.ckpt\.([A-Za-z][A-Za-z.]*[A-Za-z])", t)]
+    named = [(p, m) for p, t in literals() for m in re.findall(r"spark\.ckpt\.([A-Za-z][A-Za-z.]*[A-Za-z])", t)]
     assert len(named) > 20
     assert [n for n in named if n[1].lower() not in known and not n[1].startswith("storage")] == []
 
 
 def test_every_command_and_flag_that_a_text_names_is_one() -> None:
     found = 0
-    for place, text in LITERALS:
+    for place, text in literals():
         for match in re.finditer(r"spark-ckpt ([a-z][a-z-]*)([^`'.;]*)", text):
             name, rest = match[1], match[2]
             if name not in COMMANDS and not re.search(r"[`']spark-ckpt ", text[max(0, match.start() - 1) :]):
@@ -68,7 +73,7 @@ def test_every_command_and_flag_that_a_text_names_is_one() -> None:
     submit = {f for f in _launch_conf.FLAGS if f.startswith("--")} | {"--conf", "--properties-file"}  # Spark's own
     protoc = {"--include", "--descriptor"}  # which go on behind an underscore
     simulate = {"--seed", "--seeds", "--sabotage", "--first"}
-    named = {(p, f) for p, t in LITERALS if "/testing/" not in p for f in re.findall(r"(?<![\w-])--[a-z][a-z-]+", t)}
+    named = {(p, f) for p, t in literals() if "/testing/" not in p for f in re.findall(r"(?<![\w-])--[a-z][a-z-]+", t)}
     assert [n for n in named if n[1] not in flags | protoc | simulate | submit] == []
 
 
@@ -77,7 +82,7 @@ def test_every_option_that_a_text_names_is_one() -> None:
     sources = {o for s in (delta, files, iceberg, kafka, rate, sql) for o in s.OPTIONS}
     own = {"uid", "lanes", "columns", "source", "sink", "job", "dir", "path", *config_keys()}
     known = {o.lower() for o in sinks | sources | own | SPARKS_OWN}
-    named = [(p, m) for p, t in LITERALS for m in re.findall(r"\boptions? '([A-Za-z.]+)'", t)]
+    named = [(p, m) for p, t in literals() for m in re.findall(r"\boptions? '([A-Za-z.]+)'", t)]
     assert len(named) > 5
     assert [n for n in named if n[1].lower() not in known and not n[1].startswith("storage")] == []
 
@@ -89,7 +94,8 @@ def test_a_name_that_is_none_is_noticed(monkeypatch: pytest.MonkeyPatch, word: s
         test_every_command_and_flag_that_a_text_names_is_one,
         test_every_option_that_a_text_names_is_one,
     )
-    monkeypatch.setattr(f"{__name__}.LITERALS", [*LITERALS, ("here", f"set {word} to that")])
+    with_one_more = [*literals(), ("here", f"set {word} to that")]
+    monkeypatch.setattr(f"{__name__}.literals", lambda: with_one_more)
     failed = 0
     for check in checks:
         try:

@@ -12,12 +12,11 @@ from spark_ckpt.plan.columns import quoted
 
 if TYPE_CHECKING:
     from spark_ckpt.api._writers import Request
-    from spark_ckpt.api.dataframe import CkptDataFrame
 
 _BY_SPARK = (TimestampType, TimestampNTZType, DoubleType, FloatType)
 
 
-def with_partition_texts(df: CkptDataFrame, sinks: Sequence[Request]) -> CkptDataFrame:
+def with_partition_texts(df: Any, sinks: Sequence[Request]) -> Any:
     """``df`` with such columns as texts, for files: their values are nowhere but in the folders' names. Beside other
     sinks, which would get them, too, they stay, and the sink refuses them."""
     if len(sinks) != 1 or sinks[0][0] != "files":

@@ -15,6 +15,7 @@ from spark_ckpt.api._left_out import with_attributes_of
 from spark_ckpt.api._readers import FILE_FORMATS
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.plan.plan_check import OF_FILES
+from spark_ckpt.plan.spark_stream_rows import SparkStreamRows, spark_stream_rows
 from spark_ckpt.sources.base import KNOWN_SOURCES
 
 if TYPE_CHECKING:
@@ -42,14 +43,18 @@ class Asked:
     uid: str | None
 
 
-def read_by_spark(asked: Asked, why: str, *more: str) -> CkptDataFrame | None:
+def read_by_spark(asked: Asked, why: str, *more: str) -> Any:
+    """The stream of :func:`rows_by_spark` as a DataFrame, None if there is none."""
+    made = rows_by_spark(asked, why, *more)
+    return made and asked.session._frame(made.recipe, made.lineage, made.schema)
+
+
+def rows_by_spark(asked: Asked, why: str, *more: str) -> SparkStreamRows | None:
     """The stream as ``spark.readStream`` reads it, with columns ``more`` that it hides; None if Spark knows no such
     source, either.
 
     Raises as Spark does, ``ConfigError`` for options that only sources of spark_ckpt have.
     """
-    from spark_ckpt.api._spark_streams import spark_stream
-
     own = [name for name in asked.options if name.lower() in OURS_ALONE or name.lower().startswith("storage.")]
     if own:
         raise ConfigError(
@@ -59,7 +64,7 @@ def read_by_spark(asked: Asked, why: str, *more: str) -> CkptDataFrame | None:
     reader = asked.session.spark.readStream.format(asked.kind).options(**asked.options)
     try:
         rows = (reader if asked.schema is None else reader.schema(asked.schema)).load()
-        made = spark_stream(asked.session, rows.select("*", *more) if more else rows, asked.uid)
+        made = spark_stream_rows(asked.session.spark, rows.select("*", *more) if more else rows, asked.uid)
     except Exception as error:
         if "[DATA_SOURCE_NOT_FOUND]" in str(error):  # classic Spark raises what Java does
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_ckpt.api._writers import FILES, Request
 from spark_ckpt.plan.batch_functions import BatchFunction
@@ -11,26 +11,23 @@ from spark_ckpt.plan.columns import is_case_sensitive
 from spark_ckpt.plan.key_columns import column_named
 from spark_ckpt.plan.spark_errors import ConfigRefusedAsInSparkError, IllegalAsInSparkError, RefusedAsInSparkError
 
-if TYPE_CHECKING:
-    from spark_ckpt.api.dataframe import CkptDataFrame
-
 _PARTITIONS = "partitionby"
 
 
-def as_spark_takes(df: CkptDataFrame, sinks: Sequence[Request], mode: str, named: bool) -> list[Request]:
+def as_spark_takes(df: Any, spark: Any, sinks: Sequence[Request], mode: str, named: bool) -> list[Request]:
     """``sinks``, with columns of ``partitionBy`` as they are written in ``df``. ``named``: the query or its job is.
 
     Raises what Spark's writer does at a start, in its order, for those that it has: ``ConfigRefusedAsInSparkError`` and
     ``IllegalAsInSparkError``, which are ``ConfigError``, and ``RefusedAsInSparkError``.
     """
-    return [(sink, _checked(df, sink, own, mode, named)) for sink, own in sinks]
+    return [(sink, _checked(df, spark, sink, own, mode, named)) for sink, own in sinks]
 
 
-def _checked(df: CkptDataFrame, sink: Any, own: dict[str, Any], mode: str, named: bool) -> dict[str, Any]:
+def _checked(df: Any, spark: Any, sink: Any, own: dict[str, Any], mode: str, named: bool) -> dict[str, Any]:
     name = sink.strip().lower() if isinstance(sink, str) else getattr(sink, "method", None)
     options = {key.lower() for key in own}
     if name in FILES:
-        own = _with_partitions(df, own)
+        own = _with_partitions(df, spark, own)
         if "path" not in options:
             raise IllegalAsInSparkError(
                 f"'path' is not specified: {name} files go to a folder, start(path) or option path",
@@ -55,8 +52,8 @@ def _checked(df: CkptDataFrame, sink: Any, own: dict[str, Any], mode: str, named
     return own
 
 
-def _with_partitions(df: CkptDataFrame, own: dict[str, Any]) -> dict[str, Any]:
-    sensitive, columns = is_case_sensitive(df._session.spark), df.columns
+def _with_partitions(df: Any, spark: Any, own: dict[str, Any]) -> dict[str, Any]:
+    sensitive, columns = is_case_sensitive(spark), df.columns
     return {k: _found(columns, v, sensitive) if k.lower() == _PARTITIONS else v for k, v in own.items()}
 
 

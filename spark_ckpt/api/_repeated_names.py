@@ -7,23 +7,18 @@ names of their own, and each column notes what it is called (:data:`spark_ckpt.p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import functions as F
 
 from spark_ckpt.api._writers import Request
 from spark_ckpt.plan.batch_functions import CALLED, BatchFunction
 from spark_ckpt.plan.columns import is_repeated, quoted, refuse_repeated
-from spark_ckpt.types import CONTROL_COLUMNS
-
-if TYPE_CHECKING:
-    from spark_ckpt.api.dataframe import CkptDataFrame
 
 
-def told_apart(df: CkptDataFrame, sinks: Sequence[Request]) -> CkptDataFrame:
+def told_apart(df: Any, sinks: Sequence[Request], spark: Any) -> Any:
     """``df``, whose names then come once. Raises ``InvalidInputError`` if one comes twice and not all ``sinks`` are
     functions of all its columns."""
-    spark = df._session.spark
     if not is_repeated(df.columns, spark):
         return df
     if not all(isinstance(sink, BatchFunction) and not options for sink, options in sinks):
@@ -34,8 +29,4 @@ def told_apart(df: CkptDataFrame, sinks: Sequence[Request]) -> CkptDataFrame:
         F.col(quoted(name)).alias(name, metadata={**field.metadata, CALLED: field.name})
         for name, field in zip(names, fields, strict=True)
     ]
-
-    def renamed(rows: Any) -> Any:
-        return rows.toDF(*names, *CONTROL_COLUMNS).select(*noted, *CONTROL_COLUMNS)
-
-    return df._operation("names of their own", renamed)
+    return df.toDF(*names).select(*noted)

@@ -12,8 +12,9 @@ from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.api.session import CkptSession
 from spark_ckpt.config import is_job_option
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import require_control
+from spark_ckpt.plan.columns import ordered, require_control
 from spark_ckpt.plan.lineage import Lineage, SourceNode
+from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.wrapped import PlainStream, plain_stream
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.base import open_source
@@ -26,6 +27,8 @@ def wrapped(session: CkptSession, df: Any) -> CkptDataFrame:
     """See :meth:`spark_ckpt.api.session.CkptSession.wrap`."""
     stream = plain_stream(df)
     require_control(df.columns)
+    if session._translates:
+        return _as_it_is(session, stream, df)
     begun = _begun(session, stream)
     if stream.bare:
         return begun
@@ -34,7 +37,7 @@ def wrapped(session: CkptSession, df: Any) -> CkptDataFrame:
     return CkptDataFrame(done._session, done._recipe, lineage, done._preview)
 
 
-def _begun(session: CkptSession, stream: PlainStream) -> CkptDataFrame:
+def _begun(session: CkptSession, stream: PlainStream) -> Any:
     """The reader alone."""
     given = {k: v for k, v in stream.options.items() if is_job_option(k) and k.lower() != "lanes"}
     own = CkptSession(session.spark, {**session._given, **given})
@@ -46,4 +49,22 @@ def _begun(session: CkptSession, stream: PlainStream) -> CkptDataFrame:
     node = SourceNode(spec.inner, spec.options, schema, uid, config.lanes)
     full = with_control(schema)
     recipe = Recipe(lambda _ctx: Chain(node, full))
+    if session._translates:
+        return own, recipe, node
     return CkptDataFrame(own, recipe, Lineage(1, (node,)), own.preview(full))
+
+
+def _as_it_is(session: CkptSession, stream: PlainStream, df: Any) -> Any:
+    """What the plan of ``df`` puts out, control rows among it."""
+    own, begun, source = _begun(session, stream)
+    preview = own.preview(with_control(StructType([f for f in stream.schema if f.name not in CONTROL_COLUMNS])))
+    done = stream.graft(preview)
+    check_operation(_OPERATION, preview, plan_nodes(preview), done, False)
+    schema = StructType([f for f in df.schema if f.name not in CONTROL_COLUMNS])
+    full = with_control(schema)
+
+    def make(ctx: Any) -> Chain:
+        return Chain(ordered(stream.graft(ctx.frame(begun)), df.columns), full)
+
+    lineage = Lineage(1, (source,), plain_operations=("what ckpt.wrap got",))
+    return own._frame(Recipe(make, (begun,)), lineage, schema)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -13,10 +13,6 @@ from pyspark.sql.types import BooleanType
 from spark_ckpt.config_values import FLAG, count
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.plan.batch_functions import BatchFunction
-from spark_ckpt.types import CTL
-
-if TYPE_CHECKING:
-    from spark_ckpt.api.dataframe import CkptDataFrame
 
 Request = tuple[Any, dict[str, Any]]
 WHERE = "where"
@@ -77,7 +73,7 @@ def _show(count_of_rows: int, truncate: bool, rows: Any, checkpoint: int) -> Non
     rows.show(count_of_rows, truncate=truncate)
 
 
-def with_conditions(df: CkptDataFrame, sinks: Sequence[Request]) -> tuple[CkptDataFrame, list[Request]]:
+def with_conditions(df: Any, sinks: Sequence[Request]) -> tuple[Any, list[Request]]:
     """``df`` with a hidden column for each sink's ``where``, which Spark computes, and sinks that know theirs.
 
     Raises ``InvalidInputError`` for what is no condition.
@@ -88,12 +84,7 @@ def with_conditions(df: CkptDataFrame, sinks: Sequence[Request]) -> tuple[CkptDa
     columns = {f"{_HIDDEN}{i}": w for i, w in enumerate(wanted) if w is not None}
     if any("," in name for name in df.columns):
         raise InvalidInputError(f"where of a sink: no column's name may have a comma; the columns are {df.columns}")
-    # A control row is none of the rows that a condition speaks of.
-    wider = df._operation(
-        "where of a sink",
-        lambda rows: rows.withColumns({n: F.when(F.col(CTL).isNull(), c) for n, c in columns.items()}),
-        check=True,
-    )
+    wider = df.withColumns(columns)
     for name in columns:
         kind = wider.schema[name].dataType
         if not isinstance(kind, BooleanType):

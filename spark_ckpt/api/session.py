@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from copy import copy
@@ -15,7 +16,7 @@ from pyspark.sql.types import StructField, StructType, YearMonthIntervalType
 
 from spark_ckpt.api._file_options import OnlySparkReadsError
 from spark_ckpt.api._progress import CkptStreams
-from spark_ckpt.api._read_by_spark import Asked, behind, may_be_sparks, read_by_spark
+from spark_ckpt.api._read_by_spark import Asked, behind, may_be_sparks, read_by_spark, rows_by_spark
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads, refuse_unread_types
 from spark_ckpt.api._spark_streams import spark_stream
 from spark_ckpt.api._tables import table_source
@@ -73,8 +74,22 @@ class CkptSession(Hinting):
         self.spark: SparkSession = spark  # that of Connect has the same methods
         self._given = dict(given or {})
         self._streams: CkptStreams | None = None
-        take_unbound_calls(CkptDataFrame)
+        self._translates = os.environ.get("SPARK_CKPT_FRONT_DOOR") == "spark" and hasattr(spark, "_jsparkSession")
+        if self._translates:
+            from spark_ckpt.api._on_dataframes import add_methods
+
+            add_methods()
+        else:
+            take_unbound_calls(CkptDataFrame)
         self.config()
+
+    def _frame(self, recipe: Recipe, lineage: Lineage, schema: StructType, **more: Any) -> Any:
+        """The DataFrame of what begins here."""
+        if self._translates:
+            from spark_ckpt.plan.analysed._leaves import Stream, stream_frame
+
+            return stream_frame(Stream(self, recipe, lineage, schema, **more))
+        return CkptDataFrame(self, recipe, lineage, self.preview(with_control(schema)))
 
     @property
     def readStream(self) -> CkptDataStreamReader:
@@ -115,6 +130,8 @@ class CkptSession(Hinting):
             orders.createOrReplaceTempView("orders")
             ckpt.sql("SELECT customer, sum(amount) AS total FROM orders WHERE n > :n GROUP BY customer", {"n": 10})
         """
+        if self._translates:
+            return self.spark.sql(sqlQuery, args, **kwargs)
         from spark_ckpt.api._sql import sql
 
         return sql(self, sqlQuery, args, kwargs)
@@ -125,6 +142,8 @@ class CkptSession(Hinting):
 
         Raises Spark's ``AnalysisException`` if there is none.
         """
+        if self._translates:
+            return self.spark.table(tableName)
         key = tableName.replace("`", "").lower() if isinstance(tableName, str) else ""
         database = self.spark.conf.get("spark.sql.globalTempDatabase", None) or "global_temp"
         views = global_views() if key.startswith(f"{database.lower()}.") else views_of(self.spark)
@@ -133,11 +152,15 @@ class CkptSession(Hinting):
 
     def dropGlobalTempView(self, viewName: str) -> bool:
         """Forget the global view ``viewName`` of a stream; whether there was one. What was made of it stays."""
+        if self._translates:
+            return self.spark.catalog.dropGlobalTempView(viewName)
         return global_views().pop(viewName.lower(), None) is not None
 
     def dropTempView(self, viewName: str) -> bool:
         """Forget the view ``viewName`` of a stream, as ``spark.catalog.dropTempView``; whether there was one. What was
         made of it stays."""
+        if self._translates:
+            return self.spark.catalog.dropTempView(viewName)
         return views_of(self.spark).pop(viewName.lower(), None) is not None
 
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
@@ -308,12 +331,14 @@ class CkptDataStreamReader(FileReaders, Hinting):
             return unknown or self._read_here(kind, options, self._schema, uid, lanes)
         try:
             options, given = as_spark_reads(self._session.spark, kind.lower(), options, self._schema)
-            made = self._read_here("files", options, given, uid, lanes, as_in_spark=True)
+            made = self._read_here("files", options, given, uid, lanes, asked)
             if given is None and "badrecords" not in {name.lower() for name in options}:
                 refuse_unread_types(kind.lower(), made.schema)  # the schema that the files tell
         except OnlySparkReadsError as error:
             return cast(CkptDataFrame, read_by_spark(asked, str(error)))
         told = replace(asked, schema=made.schema if given is None else given)
+        if self._session._translates:
+            return made
         made._reread = partial(read_by_spark, told)
         made._reread = behind(made, made)
         return made
@@ -325,13 +350,13 @@ class CkptDataStreamReader(FileReaders, Hinting):
         given: StructType | None,
         uid: str | None,
         lanes: int | None,
-        as_in_spark: bool = False,
-    ) -> CkptDataFrame:
-        """By a source of spark_ckpt, or a class."""
+        of_files: Asked | None = None,
+    ) -> Any:
+        """By a source of spark_ckpt, or a class. ``of_files``: the reader of one of Spark's formats of files."""
         config = self._session.config()
         storage = config.storage_options()
         opened = open_source(kind, options, given, f"{config.dir}/_none", storage)
-        missing = opened.missing_path(as_in_spark)
+        missing = opened.missing_path(of_files is not None)
         if missing is not None:
             raise path_not_found(missing)
         options = opened.settled_options(options, self._session.spark.conf.get)
@@ -342,7 +367,11 @@ class CkptDataStreamReader(FileReaders, Hinting):
         node = SourceNode(kind, options, schema, uid, lanes)
         full = with_control(schema)
         recipe = Recipe(lambda _ctx: Chain(node, full))
-        return CkptDataFrame(self._session, recipe, Lineage(1, (node,)), self._session.preview(full))
+        if of_files is None or "badrecords" in {name.lower() for name in of_files.options}:
+            return self._session._frame(recipe, Lineage(1, (node,)), schema)
+        told = replace(of_files, schema=schema if given is None else given)
+        files, by_spark = of_files.kind.lower(), partial(rows_by_spark, told)
+        return self._session._frame(recipe, Lineage(1, (node,)), schema, files=files, by_spark=by_spark)
 
 
 def lane_count(text: str | None) -> int | None:

@@ -12,18 +12,19 @@ from spark_ckpt.api._refused_at_start import as_spark_takes
 from spark_ckpt.api._repeated_names import told_apart
 from spark_ckpt.api._tables import table_sink
 from spark_ckpt.api._writers import WHERE, in_our_terms, with_conditions
+from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text, set_option
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.hints import Hinting
+from spark_ckpt.plan.analysed.translate import translated
 from spark_ckpt.plan.spark_errors import IllegalAsInSparkError, check_path, check_writer, unsupported
 from spark_ckpt.plan.start import StartRequest, start_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-    from spark_ckpt.api.dataframe import CkptDataFrame
     from spark_ckpt.sinks.base import TwoPhaseSink
 
     Sink = str | type[TwoPhaseSink] | Callable[[DataFrame, int], None]
@@ -42,8 +43,10 @@ class CkptDataStreamWriter(Hinting):
         "clusterBy": "no sink clusters by columns; partitionBy(...) is there",
     }
 
-    def __init__(self, df: CkptDataFrame) -> None:
+    def __init__(self, df: Any, session: Any = None) -> None:
         self._df = df
+        self._session = df._session if session is None else session
+        self._jobs: dict[int, Any] = {}
         self._format: Any = None
         self._options: dict[str, str] = {}
         self._more: list[tuple[Any, dict[str, Any]]] = []
@@ -122,10 +125,11 @@ class CkptDataStreamWriter(Hinting):
         """
         mode = outputMode.lower() if isinstance(outputMode, str) else outputMode
         if mode not in ("append", "update", "complete"):
-            check_writer(self._df._session.spark, outputMode=outputMode)
+            check_writer(self._session.spark, outputMode=outputMode)
             raise InvalidInputError(f"outputMode must be append, update or complete, found {outputMode!r}")
-        check_mode(self._df._lineage, mode)
-        check_updates(self._df._lineage, mode, self._df._session.spark)
+        lineage = self._job(self._df)._lineage
+        check_mode(lineage, mode)
+        check_updates(lineage, mode, self._session.spark)
         self._mode = mode
         return self
 
@@ -136,7 +140,7 @@ class CkptDataStreamWriter(Hinting):
         Raises Spark's ``PySparkValueError`` for a blank one.
         """
         if not isinstance(queryName, str) or not queryName.strip():
-            check_writer(self._df._session.spark, queryName=queryName)
+            check_writer(self._session.spark, queryName=queryName)
         self._query_name = queryName
         return self
 
@@ -166,7 +170,7 @@ class CkptDataStreamWriter(Hinting):
             )
         given = {"processingTime": processingTime, "once": once, "availableNow": availableNow}
         found = {name: value for name, value in given.items() if value is not None}
-        check_writer(self._df._session.spark, trigger=found)
+        check_writer(self._session.spark, trigger=found)
         self._trigger = found if processingTime is not None else {"availableNow": True}
         return self
 
@@ -220,9 +224,9 @@ class CkptDataStreamWriter(Hinting):
         if format is not None:
             self.format(format)
         if path is not None:
-            check_path("start", path, {**self._options, **options}, self._df._session.spark)
+            check_path("start", path, {**self._options, **options}, self._session.spark)
         if self._format is None and (path or any(name.lower() == "path" for name in self._options)):
-            self._format = self._df._session.spark.conf.get("spark.sql.sources.default")
+            self._format = self._session.spark.conf.get("spark.sql.sources.default")
         self._given(outputMode, partitionBy, queryName, options)
         options = dict(self._options)
         if path is not None:
@@ -233,18 +237,29 @@ class CkptDataStreamWriter(Hinting):
         location = next((options.pop(k) for k in list(options) if k.lower() == "checkpointlocation"), None)
         job_options = {k: options.pop(k) for k in list(options) if is_job_option(k)}
         named = [in_our_terms(sink, own) for sink, own in self._as_spark_takes(options, job_options)]
+        spark, lineage = self._session.spark, self._job(self._df)._lineage
         check_sinks(self._mode, named, self._df.columns)
-        check_order(self._df._lineage, self._mode)
-        check_updates(self._df._lineage, self._mode, self._df._session.spark)
+        check_order(lineage, self._mode)
+        check_updates(lineage, self._mode, spark)
         rows = with_partition_texts(self._df, named)
-        df, sinks = with_conditions(told_apart(rows, named), named)
-        request = StartRequest(df, sinks, job_options, self._query_name, location, self._trigger, self._mode)
+        rows, sinks = with_conditions(told_apart(rows, named, spark), named)
+        request = StartRequest(
+            self._job(rows), sinks, job_options, self._query_name, location, self._trigger, self._mode
+        )
         return CkptQuery(start_query(request))
+
+    def _job(self, rows: Any) -> Any:
+        """Rows as a job. Translated once, as :meth:`outputMode` looks at it before :meth:`start` does."""
+        if isinstance(rows, CkptDataFrame):
+            return rows
+        if id(rows) not in self._jobs:
+            self._jobs[id(rows)] = rows, translated(self._session, rows)
+        return self._jobs[id(rows)][1]
 
     def _as_spark_takes(self, options: dict[str, Any], job_options: dict[str, str]) -> list[tuple[Any, dict[str, Any]]]:
         """All sinks; the first with ``options``."""
-        named = bool(self._query_name or self._df._session.config(job_options).job)
-        return as_spark_takes(self._df, [(self._format, options), *self._more], self._mode, named)
+        named = bool(self._query_name or self._session.config(job_options).job)
+        return as_spark_takes(self._df, self._session.spark, [(self._format, options), *self._more], self._mode, named)
 
     def toTable(
         self,
@@ -268,7 +283,7 @@ class CkptDataStreamWriter(Hinting):
             raise ConfigError(f"toTable({tableName!r}) writes a table, and format(...) or foreachBatch(...) another")
         if "partitionBy" in self._options:
             raise ConfigError("toTable makes tables without partitions; partitionBy is there with start(path)")
-        kind, path = table_sink(self._df._session.spark, tableName, format or self._format, self._df.schema)
+        kind, path = table_sink(self._session.spark, tableName, format or self._format, self._df.schema)
         return self.format(kind).start(path)
 
     def _given(

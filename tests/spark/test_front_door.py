@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.errors import InvalidInputError, TopologyError
-from spark_ckpt.plan.analysed._leaves import stream_frame
+from spark_ckpt.plan.analysed._leaves import source_stream, stream_frame
 from spark_ckpt.plan.analysed._uids import with_uid
 from spark_ckpt.plan.analysed.ledger import LEDGER, How
 from spark_ckpt.plan.analysed.translate import HANDLERS, translated
@@ -82,7 +82,7 @@ class Orders:
         self.spark, self.ckpt = spark, ckpt
         schema = spark.read.schema(SCHEMA).parquet(str(data.folder)).schema
         source = SourceNode("files", {"path": str(data.folder), "fileFormat": "parquet"}, schema, None)
-        self.stream = stream_frame(spark, source, schema)
+        self.stream = stream_frame(source_stream(ckpt, source, schema))
         self.table = spark.read.schema(SCHEMA).parquet(str(data.folder))
         self.stream.createOrReplaceTempView("orders")
         self.table.createOrReplaceTempView("orders_table")

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from spark_ckpt.api.write import CkptDataStreamWriter
-from spark_ckpt.plan.analysed._leaves import stream_frame
+from spark_ckpt.plan.analysed._leaves import source_stream, stream_frame
 from spark_ckpt.plan.analysed.translate import translated
 from spark_ckpt.plan.lineage import SourceNode
 from spark_ckpt.sinks import memory
@@ -77,7 +77,7 @@ def restored_by_plan(request: Any, spark: Any, ckpt: Any, tmp_path: Path) -> Cal
     def run(program: str) -> list[dict[str, Any]]:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
         schema = StructType.fromDDL(SCHEMA)
-        rows = stream_frame(spark, SourceNode(Numbers, {"end": str(END)}, schema, None), schema)
+        rows = stream_frame(source_stream(ckpt, SourceNode(Numbers, {"end": str(END)}, schema, None), schema))
         given = {"restore": str(KEPT / request.param / program), "job": f"{program}-by-plan"}
         made = CkptDataStreamWriter(translated(ckpt, PROGRAMS[program](rows)))
         writer = written(made, program, str(tmp_path / "sink"), **given).trigger(availableNow=True)

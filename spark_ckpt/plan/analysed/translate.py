@@ -15,14 +15,11 @@ from spark_ckpt.plan.analysed._duplicates import deduplicate
 from spark_ckpt.plan.analysed._event_times import watermark
 from spark_ckpt.plan.analysed._expands import expand
 from spark_ckpt.plan.analysed._keyed_functions import function_with_state, processor
-from spark_ckpt.plan.analysed._leaves import source_of
 from spark_ckpt.plan.analysed._metrics import metrics
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     analysed,
     kind_of,
-    output_of,
-    schema_of,
 )
 from spark_ckpt.plan.analysed._ordered import limit, sort
 from spark_ckpt.plan.analysed._python_functions import map_rows
@@ -30,15 +27,16 @@ from spark_ckpt.plan.analysed._row_by_row import names_only, row_by_row
 from spark_ckpt.plan.analysed._rules import in_stream_form
 from spark_ckpt.plan.analysed._spark_leaves import spark_stream
 from spark_ckpt.plan.analysed._static_joins import join
+from spark_ckpt.plan.analysed._streams_of_plan import StreamsOfPlan, streams_in
 from spark_ckpt.plan.analysed._time_windows import assigned, time_window
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._unions import union
 from spark_ckpt.plan.analysed.ledger import How, entry_of
-from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.event_time import without_notes
-from spark_ckpt.plan.lineage import Lineage, SourceNode
+from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.refused_types import refuse_unwritable
-from spark_ckpt.runtime.stateless import arrow_schema, with_control
+from spark_ckpt.runtime.stateless import arrow_schema
 
 SparkDF = Any
 JavaObject = Any
@@ -68,33 +66,27 @@ def translated(session: Any, df: SparkDF) -> Translated:
 
     Raises ``InvalidInputError`` for what the ledger refuses, naming the operation.
     """
-    rows = Walk(session).rows(in_stream_form(analysed(df)))
+    plan = in_stream_form(analysed(df))
+    rows = Walk(session, streams_in(plan)).rows(plan)
     return Translated(session, rows.recipe, rows.lineage, rows.schema)
 
 
 class Walk(Translation):
     """From the sinks' end of a plan to its sources."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, streams: StreamsOfPlan) -> None:
         super().__init__(session)
-        self._sources: dict[SourceNode, Recipe] = {}
+        self._streams = streams
 
     def rows(self, node: JavaObject) -> Rows:
-        source = source_of(node)
-        if source is not None:
-            return self._source(node, source)
+        stream = self._streams.rows(node)
+        if stream is not None:
+            return stream
         kind = kind_of(node)
         entry = entry_of(kind)
         if entry.how is How.REFUSED or entry.by not in HANDLERS:
             raise InvalidInputError(f"{kind}: {entry.says}. Spark's plan of it: {node.simpleString(200)}")
         return HANDLERS[entry.by](self, node)
-
-    def _source(self, node: JavaObject, source: SourceNode) -> Rows:
-        """A source is read once, however often it stands in the plan."""
-        schema = schema_of(node)
-        chain = Chain(source, with_control(schema))
-        recipe = self._sources.setdefault(source, Recipe(lambda _ctx: chain))
-        return Rows(recipe, Lineage(1, (source,)), output_of(node), schema)
 
 
 def projection(of: Translation, node: JavaObject) -> Rows:

@@ -231,7 +231,7 @@ class JoinMethods(HasOperation):
         parent, in_spark, like = self._recipe, made._recipe, made._preview
 
         def make(ctx: Any) -> Chain:
-            return place.joined(ctx, ctx.chain(parent), like) or in_spark.make(ctx)
+            return place.joined(ctx, ctx.chain(parent), like.schema, like) or in_spark.make(ctx)
 
         lineage = replace(made._lineage, places=(*self._lineage.places, f"join: {place.told}"))
         placed = made._made(Recipe(make, (parent,)), lineage, like)

@@ -39,7 +39,7 @@ def joined_in_arrow(left: SparkDF, right: SparkDF, on: Any, kind: str, result: S
     if on is None:
         return Stays("every row meets every row")
     try:
-        _check_types(right.schema)
+        check_types(right.schema)
         if not type(left).__module__.startswith("pyspark.sql.classic"):
             return _of_connect(left, right, on, kind, result)
         with unlogged():
@@ -66,7 +66,8 @@ def _of_connect(left: SparkDF, right: SparkDF, on: Any, kind: str, result: Spark
         others.extend([] if found else [tree])
     if not keys:
         raise StaysError(_NO_KEY)
-    return _columns(kind, keys, others, parts.out, parts.width, result)
+    stream, static = zip(*keys, strict=True)
+    return _ordered(JoinColumns(kind, stream, static, _all(others), tuple(parts.out), parts.width), result)
 
 
 def _key_pair(tree: Tree, width: int) -> tuple[Tree, Tree] | None:
@@ -95,19 +96,13 @@ def _shifted(tree: Tree, by: int) -> Tree:
     return replace(tree, parts=tuple(_shifted(p, by) for p in tree.parts)) if isinstance(tree, Call) else tree
 
 
-def _columns(
-    kind: str,
-    keys: list[tuple[Tree, Tree]],
-    condition: list[Tree],
-    out: list[tuple[str, int]],
-    width: int,
-    result: SparkDF,
-) -> JoinColumns:
-    out = [*(o for o in out if o[0] not in CONTROL_COLUMNS), *(o for o in out if o[0] in CONTROL_COLUMNS)]
+def _ordered(found: JoinColumns, result: SparkDF) -> JoinColumns:
+    """``found``, with the control columns last, as in ``result``."""
+    out = found.out
+    out = (*(o for o in out if o[0] not in CONTROL_COLUMNS), *(o for o in out if o[0] in CONTROL_COLUMNS))
     if [name for name, _ in out] != result.columns:
         raise StaysError("Spark gives its columns another order")
-    stream, static = zip(*keys, strict=True)
-    return JoinColumns(kind, stream, static, _all(condition), tuple(out), width)
+    return replace(found, out=out)
 
 
 class _Reader:
@@ -122,17 +117,38 @@ class _Reader:
         ids = [[a.exprId().id() for a in items_of(side.output())] for side in (join.left(), join.right())]
         if [len(i) for i in ids] != [len(kinds) for kinds in self._types]:
             raise StaysError("it asks for a column that Spark hides")
-        self._left, self._right = (
-            Trees(RowColumns(i, list(kinds)), self._session) for i, kinds in zip(ids, self._types, strict=True)
-        )
-        both = Trees(RowColumns([*ids[0], *ids[1]], [*self._types[0], *self._types[1]]), self._session)
-        keys, others = self._parts(join.condition())
-        if not keys:
-            raise StaysError(_NO_KEY)
-        condition = [both.tree(e) for e in others]
+        sides = [RowColumns(i, list(kinds)) for i, kinds in zip(ids, self._types, strict=True)]
         place = {column: i for i, column in enumerate([*ids[0], *ids[1]])}
         out = [(str(a.name()), place[a.exprId().id()]) for a in wanted]
-        return _columns(kind, keys, condition, out, len(ids[0]), result)
+        found = join_columns(join.condition(), kind, sides[0], sides[1], out, self._session)
+        return _ordered(found, result)
+
+
+def join_columns(
+    condition: JavaObject, kind: str, stream: RowColumns, table: RowColumns, out: list[tuple[str, int]], session: Any
+) -> JoinColumns:
+    """A join of rows of ``stream``, control columns among them, with ``table``. ``condition`` is Spark's, an option;
+    ``out`` are the names of the columns that come out, and their places in those of both sides.
+
+    Raises ``StaysError`` for what runs in Spark only.
+    """
+    return _Condition(stream, table, session).columns(condition, kind, out)
+
+
+class _Condition:
+    """Reads what rows of both sides are joined by."""
+
+    def __init__(self, stream: RowColumns, table: RowColumns, session: Any) -> None:
+        self._stream, self._table = Trees(stream, session), Trees(table, session)
+        both = RowColumns([*stream.ids, *table.ids], [*stream.types, *table.types])
+        self._both, self._width = Trees(both, session), len(stream.ids)
+
+    def columns(self, condition: JavaObject, kind: str, out: list[tuple[str, int]]) -> JoinColumns:
+        keys, others = self._parts(condition)
+        if not keys:
+            raise StaysError(_NO_KEY)
+        stream, table = zip(*keys, strict=True)
+        return JoinColumns(kind, stream, table, _all([self._both.tree(e) for e in others]), tuple(out), self._width)
 
     def _parts(self, condition: JavaObject) -> tuple[list[tuple[Tree, Tree]], list[JavaObject]]:
         """The equalities of both sides, and what else it is the AND of."""
@@ -148,7 +164,7 @@ class _Reader:
             return None
         for one, two in ((e.left(), e.right()), (e.right(), e.left())):
             try:
-                return self._key(self._left, one), self._key(self._right, two)
+                return self._key(self._stream, one), self._key(self._table, two)
             except StaysError:
                 continue
         return None
@@ -209,7 +225,7 @@ def _all(conditions: list[Tree]) -> Tree | None:
     return reduce(lambda one, two: Call("And", (one, two), pa.bool_()), conditions)
 
 
-def _check_types(schema: T.StructType) -> None:
+def check_types(schema: T.StructType) -> None:
     """Raises ``StaysError`` for columns that Arrow and Spark do not hand to each other as they are."""
     for f in schema.fields:
         if not _plain(f.dataType):

@@ -20,6 +20,7 @@ import pyarrow as pa
 import xxhash
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from spark_ckpt.plan.chain import Chain
 from spark_ckpt.plan.in_arrow import Stays
@@ -60,19 +61,21 @@ class StaticPlace:
             return "in Python, if its rows are there and the static side is not above spark.ckpt.staticJoin.maxBytes"
         return "in Python, if its rows are there and Spark would broadcast the static side; each batch reads that again"
 
-    def joined(self, ctx: Any, chain: Chain, like: SparkDF) -> Chain | None:
-        """The join behind ``chain``; None if Spark has to do it. ``like`` has the columns that come out."""
+    def joined(self, ctx: Any, chain: Chain, schema: StructType, like: SparkDF | None = None) -> Chain | None:
+        """The join behind ``chain``; None if Spark has to do it. ``schema``, and ``like``, are of what comes out."""
         columns, limit = self.columns, ctx.run.config.static_join_max_bytes
         if isinstance(columns, Stays) or self.pinned or not chain.open:
             return None
         if not never_changes(self.static):
             small = _bytes(self.static) <= min(limit, _broadcast_threshold(ctx.spark))
-            return _carried(ctx, chain, columns, self.static, like) if small else None
+            return _carried(ctx, chain, columns, self.static, schema, like) if small else None
         side = as_file(ctx.spark, self.static, limit) if _bytes(self.static) <= limit else None
-        return None if side is None else chain.then(JoinStatic(columns, side), like.schema, like)
+        return None if side is None else chain.then(JoinStatic(columns, side), schema, like)
 
 
-def _carried(ctx: Any, chain: Chain, columns: JoinColumns, static: SparkDF, like: SparkDF) -> Chain:
+def _carried(
+    ctx: Any, chain: Chain, columns: JoinColumns, static: SparkDF, schema: StructType, like: SparkDF | None
+) -> Chain:
     chain, later = chain.left_to_python()
     enclosed = ctx.place(chain.then(EncloseMarked(), spark_schema(MARKED)))
     names = [f"c{i}" for i in range(len(static.columns))]
@@ -82,7 +85,7 @@ def _carried(ctx: Any, chain: Chain, columns: JoinColumns, static: SparkDF, like
         "body", F.when(F.col("first"), F.col("static")).alias("static")
     )
     operation = JoinCarried(columns, arrow_schema(chain.schema), _canonical(static), later)
-    return Chain(carrying, nullable(like.schema), (operation,), like)
+    return Chain(carrying, nullable(schema), (operation,), like)
 
 
 def pin(places: Iterable[StaticPlace], before: SparkDF, after: SparkDF, again: Callable[[SparkDF], SparkDF]) -> bool:

@@ -7,8 +7,7 @@ something, and a filter behind it. A left semi join asks for each row whether th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -16,23 +15,34 @@ from pyspark.sql import functions as F
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
+    attribute_id,
     expression_class,
     filtered,
     named_as,
     output_of,
+    own_names,
     plan_class,
     project,
     resolved,
+    schema_of,
 )
 from spark_ckpt.plan.analysed._row_by_row import carried_step
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.in_arrow import RowColumns, Stays, StaysError
 from spark_ckpt.plan.java_classes import OPTION, frame_of, java_class
 from spark_ckpt.plan.spark_errors import unsupported
+from spark_ckpt.plan.static_in_arrow import check_types, join_columns
+from spark_ckpt.plan.static_side import StaticPlace
+from spark_ckpt.runtime.stateless import with_control
+from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI, JoinColumns
+from spark_ckpt.types import CONTROL_COLUMNS
 
 JavaObject = Any
 
 _MATCH, _FOUND = "__ckpt_match", "__ckpt_found"
 _TYPES = "org.apache.spark.sql.catalyst.plans"
+_KINDS = {"Inner": INNER, "LeftOuter": LEFT, "RightOuter": LEFT, "LeftSemi": SEMI, "LeftAnti": ANTI}
 _KEEPS_STREAM = {True: ("LeftOuter", "LeftAnti"), False: ("RightOuter",)}
 """Whether the stream is on the left -> the joins in which each of its rows comes out."""
 
@@ -58,10 +68,10 @@ class _StaticJoin:
             return self._matched(stream)
         if self.kind == "LeftSemi":
             return self._existing(stream)
-        return self._in_order(self._joined(stream, self._table(), self.kind))
+        return self._in_order(self._joined(stream, self.table, self.kind))
 
     def _matched(self, stream: JavaObject) -> JavaObject:
-        table = self._table()
+        table = self.table
         (true,) = resolved(frame_of(table, self.spark), [F.lit(True)])
         marked = project([*output_of(table), named_as(true, _MATCH)], table)
         match = output_of(marked)[-1]
@@ -73,10 +83,16 @@ class _StaticJoin:
         (true,) = resolved(frame_of(stream, self.spark), [F.lit(True)])
         found = named_as(true, _FOUND).toAttribute()
         existence = java_class(f"{_TYPES}.ExistenceJoin")(found)
-        made = self._made(stream, self._table(), existence)
+        made = self._made(stream, self.table, existence)
         return self._in_order(filtered(expression_class("Or")(self.columns.is_control(), found), made))
 
-    def _table(self) -> JavaObject:
+    @property
+    def keeps_stream(self) -> bool:
+        """Whether each row of the stream comes out."""
+        return self.kind in ("LeftOuter", "RightOuter")
+
+    @property
+    def table(self) -> JavaObject:
         return self.node.right() if self.stream_left else self.node.left()
 
     def _joined(self, stream: JavaObject, table: JavaObject, kind: str) -> JavaObject:
@@ -105,7 +121,36 @@ def join(of: Translation, node: JavaObject) -> Rows:
             "other side not supported: that none of a stream's rows matches is known when it has ended"
         )
     rows = of.rows(node.left() if left else node.right())
-    out = carried_step(of, node, rows, partial(_StaticJoin.over, made), "a join with a table")
-    keeps = made.kind == "LeftOuter" or made.kind == "RightOuter"
-    lineage = out.lineage if keeps else out.lineage.with_watermarks_told()
-    return Rows(out.recipe, lineage, out.attributes, out.schema)
+    return _placed(of, made, rows)
+
+
+def _placed(of: Translation, made: _StaticJoin, rows: Rows) -> Rows:
+    """In Python, where the rows are there and the table is small enough; else in Spark."""
+    in_spark = carried_step(of, made.node, rows, made.over, "a join with a table")
+    place = StaticPlace(_in_arrow(of, made, rows), frame_of(made.table, of.spark))
+    full = with_control(in_spark.schema)
+
+    def make(ctx: Any) -> Chain:
+        return place.joined(ctx, ctx.chain(rows.recipe), full) or in_spark.recipe.make(ctx)
+
+    places = (*rows.lineage.places, f"{made.kind} join: {place.told}")
+    lineage = replace(rows.lineage, places=places)
+    lineage = lineage if made.keeps_stream else lineage.with_watermarks_told()
+    return replace(in_spark, recipe=Recipe(make, (rows.recipe,)), lineage=lineage)
+
+
+def _in_arrow(of: Translation, made: _StaticJoin, rows: Rows) -> JoinColumns | Stays:
+    table = output_of(made.table)
+    table_schema = schema_of(made.table)
+    stream = RowColumns([*rows.ids, *of.control_ids], [f.dataType for f in with_control(rows.schema).fields])
+    ids = [attribute_id(a) for a in table]
+    place = {one: at for at, one in enumerate([*stream.ids, *ids])}
+    wanted = [*zip(output_of(made.node), own_names(schema_of(made.node).names), strict=True)]
+    out = [(name, place[attribute_id(a)]) for a, name in wanted]
+    out += list(zip(CONTROL_COLUMNS, range(len(rows.ids), len(stream.ids)), strict=True))
+    try:
+        check_types(table_schema)
+        sides = stream, RowColumns(ids, [f.dataType for f in table_schema.fields])
+        return join_columns(made.node.condition(), _KINDS[made.kind], *sides, out, of.spark)
+    except StaysError as reason:
+        return Stays(str(reason))

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, YearMonthIntervalType
 
 from spark_ckpt.api._file_options import OnlySparkReadsError
+from spark_ckpt.api._output_modes import check_mode, check_updates
 from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.api._read_by_spark import Asked, behind, may_be_sparks, read_by_spark, rows_by_spark
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads, refuse_unread_types
@@ -23,10 +24,13 @@ from spark_ckpt.api._tables import table_source
 from spark_ckpt.api._unbound_calls import take_unbound_calls
 from spark_ckpt.api._views import global_views, views_of
 from spark_ckpt.api.dataframe import CkptDataFrame
+from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, set_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.hints import Hinting
+from spark_ckpt.plan.analysed._leaves import Stream, stream_frame
+from spark_ckpt.plan.analysed.translate import translated
 from spark_ckpt.plan.carried_keys import carried_type, given_back
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted, refuse_repeated, refuse_reserved
@@ -86,8 +90,6 @@ class CkptSession(Hinting):
     def _frame(self, recipe: Recipe, lineage: Lineage, schema: StructType, **more: Any) -> Any:
         """The DataFrame of what begins here."""
         if self._translates:
-            from spark_ckpt.plan.analysed._leaves import Stream, stream_frame
-
             return stream_frame(Stream(self, recipe, lineage, schema, **more))
         return CkptDataFrame(self, recipe, lineage, self.preview(with_control(schema)))
 
@@ -102,6 +104,30 @@ class CkptSession(Hinting):
         if self._streams is None:
             self._streams = CkptStreams(self.spark.streams)
         return self._streams
+
+    def writeStream(self, df: Any) -> CkptDataStreamWriter:
+        """``df.writeStream`` with checkpoints, of any streaming DataFrame of this session: where all its streams are
+        Spark's own, too, whose ``writeStream`` is Spark's. Classic Spark."""
+        return CkptDataStreamWriter(df, self)
+
+    def explain(self, df: Any) -> None:
+        """Print the job that ``df``, a streaming DataFrame, becomes, from its rows to its sources: segments of single
+        rows, whether they run in Arrow or in Spark and why, keyed operators with uid, state and time-outs.
+
+        Raises what ``start`` would raise of the plan. ``query.explain()`` has Spark's own plan of a running query.
+        """
+        print(translated(self, df).graph())  # noqa: T201
+
+    def check(self, df: Any, outputMode: str = "append") -> None:
+        """Raise what ``df.writeStream.outputMode(outputMode)...start()`` would refuse of the plan of ``df``, without a
+        start: what is not translated, names of state that come twice, the output mode, types that no sink takes.
+        Options of sinks, and checkpoints that a job would go on from, are looked at by ``start``. Classic Spark.
+        """
+        job = translated(self, df)
+        job.graph()
+        job._arrow_schema()
+        check_mode(job._lineage, outputMode)
+        check_updates(job._lineage, outputMode, self.spark)
 
     def wrap(self, df: Any) -> CkptDataFrame:
         """``df``, a stream of ``spark.readStream.format("ckpt")`` with what plain Spark did to it, as one of ours.

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.plan.analysed._leaves import source_stream, stream_frame
 from spark_ckpt.plan.analysed._uids import with_uid
@@ -95,7 +94,7 @@ class Orders:
         return self.spark.sql(program.format(o="orders_table")) if isinstance(program, str) else program(self.table)
 
     def run(self, df: DataFrame, folder: Path, mode: str, **options: str) -> list[tuple[Any, ...]]:
-        writer = CkptDataStreamWriter(translated(self.ckpt, df)).format("memory").option("path", str(folder))
+        writer = self.ckpt.writeStream(df).format("memory").option("path", str(folder))
         writer = writer.outputMode(mode).queryName(folder.name).options(**options)
         assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
         return ordered([tuple(row.values()) for row in memory.read(str(folder)).to_pylist()])
@@ -185,7 +184,7 @@ def test_results_come_in_order_and_a_limit_counts(orders: Orders, tmp_path: Path
 
 def test_observed_metrics_are_of_data_rows(orders: Orders, tmp_path: Path) -> None:
     counted = orders.stream.observe("seen", F.count(F.lit(1)).alias("n"), F.sum("v").alias("s")).where("v > 3")
-    writer = CkptDataStreamWriter(translated(orders.ckpt, counted)).format("memory").option("path", str(tmp_path / "o"))
+    writer = orders.ckpt.writeStream(counted).format("memory").option("path", str(tmp_path / "o"))
     query = writer.queryName("observed").trigger(availableNow=True).start()
     assert query.awaitTermination(DEADLINE_S)
     found = [p.observedMetrics["seen"] for p in query.recentProgress if "seen" in p.observedMetrics]

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
-from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.plan.analysed._leaves import source_stream, stream_frame
-from spark_ckpt.plan.analysed.translate import translated
 from spark_ckpt.plan.lineage import SourceNode
 from spark_ckpt.sinks import memory
 from tests.savepoints.programs import END, END_OF_SAVEPOINT, PROGRAMS, SCHEMA, Numbers, row, started, written
@@ -79,7 +77,7 @@ def restored_by_plan(request: Any, spark: Any, ckpt: Any, tmp_path: Path) -> Cal
         schema = StructType.fromDDL(SCHEMA)
         rows = stream_frame(source_stream(ckpt, SourceNode(Numbers, {"end": str(END)}, schema, None), schema))
         given = {"restore": str(KEPT / request.param / program), "job": f"{program}-by-plan"}
-        made = CkptDataStreamWriter(translated(ckpt, PROGRAMS[program](rows)))
+        made = ckpt.writeStream(PROGRAMS[program](rows))
         writer = written(made, program, str(tmp_path / "sink"), **given).trigger(availableNow=True)
         assert writer.start().awaitTermination(DEADLINE_S)
         found: list[dict[str, Any]] = memory.read(str(tmp_path / "sink")).to_pylist()

@@ -10,10 +10,12 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._build import name_operators, name_sources
 from spark_ckpt.plan.analysed._aggregates import aggregate
 from spark_ckpt.plan.analysed._duplicates import deduplicate
 from spark_ckpt.plan.analysed._event_times import watermark
 from spark_ckpt.plan.analysed._expands import expand
+from spark_ckpt.plan.analysed._job_graph import JobGraph, Step
 from spark_ckpt.plan.analysed._keyed_functions import function_with_state, processor
 from spark_ckpt.plan.analysed._metrics import metrics
 from spark_ckpt.plan.analysed._nodes import (
@@ -40,6 +42,8 @@ from spark_ckpt.runtime.stateless import arrow_schema
 
 SparkDF = Any
 JavaObject = Any
+_FIELDS = 25
+"""How many columns of a node are shown, as Spark has it."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,14 @@ class Translated:
     _recipe: Recipe
     _lineage: Lineage
     schema: StructType
+    _last: Step
+
+    def graph(self) -> JobGraph:
+        """Of sources, segments and operators, under the names that a start gives them. Raises ``TopologyError`` for
+        names that come twice."""
+        sources = name_sources(self._lineage)
+        uids = name_operators(self._lineage, sources, self._session.config().require_uid)
+        return JobGraph(self._last, sources, uids)
 
     @property
     def columns(self) -> list[str]:
@@ -67,8 +79,9 @@ def translated(session: Any, df: SparkDF) -> Translated:
     Raises ``InvalidInputError`` for what the ledger refuses, naming the operation.
     """
     plan = in_stream_form(analysed(df))
-    rows = Walk(session, streams_in(plan)).rows(plan)
-    return Translated(session, rows.recipe, rows.lineage, rows.schema)
+    walk = Walk(session, streams_in(plan))
+    rows = walk.rows(plan)
+    return Translated(session, rows.recipe, rows.lineage, rows.schema, walk.steps[0])
 
 
 class Walk(Translation):
@@ -77,8 +90,16 @@ class Walk(Translation):
     def __init__(self, session: Any, streams: StreamsOfPlan) -> None:
         super().__init__(session)
         self._streams = streams
+        self.steps: list[Step] = []
 
     def rows(self, node: JavaObject) -> Rows:
+        beside, self.steps = self.steps, []
+        made = self._made(node)
+        step = Step(kind_of(node), str(node.simpleString(_FIELDS)), self.steps, made.lineage)
+        self.steps = [*beside, step]
+        return made
+
+    def _made(self, node: JavaObject) -> Rows:
         stream = self._streams.rows(node)
         if stream is not None:
             return stream

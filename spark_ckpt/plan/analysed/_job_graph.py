@@ -1,0 +1,92 @@
+"""What a plan becomes, for people: sources, segments, keyed operators. Plain values; printed by ``ckpt.explain``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, WatermarkNode
+
+_WIDTH = 100
+
+
+@dataclass
+class Step:
+    """One node of Spark's plan. ``text`` is Spark's own line of it; ``inputs`` are the steps whose rows it gets."""
+
+    kind: str
+    text: str
+    inputs: list[Step] = field(default_factory=list)
+    lineage: Lineage = field(default_factory=lambda: Lineage(0))
+
+    @property
+    def operators(self) -> list[OperatorNode]:
+        """The keyed operators that it adds."""
+        known = {operator for step in self.inputs for operator in step.lineage.operators}
+        return [operator for operator in self.lineage.operators if operator not in known]
+
+    @property
+    def watermarks(self) -> list[WatermarkNode]:
+        known = {watermark for step in self.inputs for watermark in step.lineage.watermarks}
+        return [watermark for watermark in self.lineage.watermarks if watermark not in known]
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where what it does to single rows runs, and why."""
+        return self.lineage.places[sum(len(step.lineage.places) for step in self.inputs) :]
+
+
+@dataclass(frozen=True)
+class JobGraph:
+    """``last`` is what the sinks get. ``sources`` and ``uids`` are the names that checkpoints know them by."""
+
+    last: Step
+    sources: Mapping[SourceNode, str]
+    uids: Mapping[OperatorNode, str]
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines(self.last, "", ""))
+
+    def _lines(self, step: Step, first: str, other: str) -> Iterator[str]:
+        shown = list(self._shown(step))
+        for line in shown:
+            yield f"{first}{line}"
+            first = other
+        for at, below in enumerate(step.inputs):
+            deeper = len(step.inputs) > 1
+            follows = at + 1 < len(step.inputs)
+            yield from self._lines(
+                below, f"{other}+- " if deeper else first, f"{other}{'|  ' if follows else '   '}" if deeper else other
+            )
+
+    def _shown(self, step: Step) -> Iterator[str]:
+        for operator in reversed(step.operators):
+            yield self._operator(operator)
+        for watermark in step.watermarks:
+            yield f"watermark of {watermark.column}: {watermark.delay_us / 1_000_000:g} s behind the newest"
+        for place in reversed(step.places):
+            yield place if step.operators else f"{place}. {_short(step.text)}"
+        if not step.inputs:
+            yield from self._source(step)
+
+    def _operator(self, node: OperatorNode) -> str:
+        uid = self.uids[node]
+        named = uid if node.uid else f"{uid} (derived: call uid behind it)"
+        tables = "; ".join(
+            f"{table}: {', '.join(layout.key_schema.names) or 'one key'} -> {', '.join(layout.value_schema.names)}"
+            for table, layout in node.tables(uid).items()
+        )
+        timeout = "" if node.timeout == "NoTimeout" else f"; {node.timeout}"
+        mode = f"; output mode {node.output_mode}" if node.output_mode else ""
+        return f"keyed operator {named}: {node.kind}{mode}{timeout}; state {tables}"
+
+    def _source(self, step: Step) -> Iterator[str]:
+        for source in step.lineage.sources:
+            kind = source.inner if isinstance(source.inner, str) else getattr(source.inner, "__name__", "source")
+            by = "Spark, with barriers beside its rows" if source.by_spark else kind
+            yield f"source {self.sources[source]}: {by}{'. ' + _short(step.text) if source.by_spark else ''}"
+
+
+def _short(text: str) -> str:
+    one = " ".join(text.split())
+    return one if len(one) <= _WIDTH else f"{one[:_WIDTH]}..."

@@ -17,8 +17,8 @@ _of_spark: Any = DataFrame.writeStream
 
 def add_methods() -> None:
     """Once for a process is enough. DataFrames without a stream of ours are as they were."""
-    DataFrame.writeStream = property(_write_stream, doc=_of_spark.__doc__)  # type: ignore[method-assign,assignment]
-    DataFrame.uid = property(_uid)  # type: ignore[attr-defined]
+    DataFrame.writeStream = property(_write_stream, doc=_of_spark.__doc__)
+    DataFrame.uid = property(_uid)
 
 
 def _write_stream(df: DataFrame) -> Any:

@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 
 from tests import fork_server, kafka_server, shared_session
+from tests.how_many import some
 
 fork_server.use()
 # The driver binds to the host's name, which containers often cannot resolve.
@@ -18,7 +19,7 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
 
 # Deadlines measure the machine and not the code. Examples are the same in every run; `make simulate` explores.
-hypothesis.settings.register_profile("project", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("project", deadline=None, derandomize=True, print_blob=True, max_examples=some(50))
 hypothesis.settings.load_profile("project")
 
 DELTA_VERSION = "4.4.0"

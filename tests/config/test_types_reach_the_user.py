@@ -22,6 +22,7 @@ else:
     import tomli as tomllib  # mypy and pytest bring it there
 
 ROOT = Path(__file__).parents[2]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 
 USER = """
 from __future__ import annotations
@@ -130,15 +131,20 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
     shown = all_shown_code([spark_ckpt, *MODULES, *CLASSES])
     functions = [f"\n\ndef {name}() -> None:\n{textwrap.indent(code, '    ')}\n" for name, code in shown.items()]
     (folder / "shown.py").write_text(SHOWN + "".join(functions))
+    tutorial = dict(
+        re.findall(r'^```python title="(\w+\.py)"\n(.*?)^```$', TUTORIAL.read_text(), re.DOTALL | re.MULTILINE)
+    )
+    for name, code in tutorial.items():
+        (folder / name).write_text(code)
     # PySpark is most of the work, and the same every time.
     cache = ROOT / ".mypy_cache" / "user"
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--no-warn-unused-ignores", f"--cache-dir={cache}",
-         "--hide-error-context", "--no-error-summary", "user.py", "shown.py"],
+         "--hide-error-context", "--no-error-summary", "user.py", "shown.py", *tutorial],
         cwd=folder, env={**os.environ, "PYTHONPATH": str(folder / "site")}, capture_output=True, text=True,
     )  # fmt: skip
     assert not done.stderr, done.stderr
-    found: dict[str, dict[int, str]] = {"user.py": {}, "shown.py": {}}
+    found: dict[str, dict[int, str]] = {name: {} for name in ("user.py", "shown.py", *tutorial)}
     for line in done.stdout.splitlines():
         match = re.match(r"(\w+\.py):(\d+): (?:note: Revealed type is \"(.*)\"|(error: .*))", line)
         if match:
@@ -156,3 +162,11 @@ def test_each_step_has_its_type_and_what_is_mistyped_is_an_error(said: dict[str,
 
 def test_the_code_that_docstrings_show_passes(said: dict[str, dict[int, str]]) -> None:
     assert said["shown.py"] == {}
+
+
+def test_the_files_of_the_tutorial_pass(said: dict[str, dict[int, str]]) -> None:
+    """They are run with the soak tests only. They need no annotations."""
+    found = {name: lines for name, lines in said.items() if name not in ("user.py", "shown.py")}
+    assert "job.py" in found
+    told = {(name, line, text) for name, lines in found.items() for line, text in lines.items()}
+    assert {one for one in told if "Need type annotation" not in one[2]} == set()

@@ -54,6 +54,7 @@ def test_every_query_but_6_is_there_and_has_its_oracle() -> None:
     assert list(QUERIES) == list(SQL)
 
 
+@pytest.mark.soak  # with events in order; windows and their best rows: test_event_time.py
 def test_windows_find_what_batch_sql_finds(spark: SparkSession, tmp_path: Path) -> None:
     ckpt = spark_ckpt.enable(spark)
     started = {name: job.start(ckpt, name, tmp_path, SMALL) for name in QUICK}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import spark_ckpt
 from examples.payments.demo import compare, produce, servers, start_job
 from examples.payments.generator import payments
 from tests.kill.processes import DEADLINE_S
 
 
+@pytest.mark.soak  # a broker, a server and a start of Spark of its own
 def test_payments_that_are_late_or_come_twice_are_summed_once_in_all_three_systems(tmp_path: Path) -> None:
     sent = list(payments(3000))
     assert len(sent) == 3150, "every twentieth comes twice"

@@ -17,9 +17,10 @@ from tests.kill.killed_job import IN_FUNCTION
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 BETWEEN_BARRIERS = "barriers are on their way"
-COMPLETE_AND_COMMITTED = "a checkpoint is complete and not committed, and in its recovery"
+COMPLETE = "a checkpoint is complete and not committed"
 CASES = {
-    COMPLETE_AND_COMMITTED: (
+    COMPLETE: ({"merging": "delta"}, "after CreateCompletion#2"),
+    "a checkpoint is complete and not committed, and in its recovery": (
         {"merging": "delta"},
         "after CreateCompletion#2",
         "in recovery: after CommitSink",  # one of the two sinks has committed
@@ -64,7 +65,7 @@ CASES = {
 }
 WORKERS = (f"{IN_FUNCTION}#3", "after WriteStateFile#2", "after PrepareCommit#2")
 """Where a Python worker dies in the last life, which Spark's retries of its tasks bring to the end."""
-QUICK = (COMPLETE_AND_COMMITTED,)
+QUICK = (COMPLETE,)
 """A start of Spark for each death is what takes the time; the simulation tries every step there is."""
 
 

@@ -19,6 +19,7 @@ from spark_ckpt.protocol.aligner import (
     Snapshot,
     plan,
 )
+from tests.how_many import some
 
 Row = tuple[int, int]
 """(channel, number)"""
@@ -153,5 +154,5 @@ class AlignerMachine(RuleBasedStateMachine):
             assert not self.waiting
 
 
-AlignerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+AlignerMachine.TestCase.settings = settings(max_examples=some(75), stateful_step_count=40, deadline=None)
 TestAlignerMachine = AlignerMachine.TestCase

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.testing.sink_harness import context, permit, stage_table
+from tests.how_many import some
 from tests.sinks.sql_harness import DATABASES, make, new_database, run
 from tests.sinks.test_sink_conformance import SqlTarget
 
@@ -182,7 +183,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @settings(
-    max_examples=6, phases=[Phase.explicit, Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck)
+    max_examples=some(4), phases=[Phase.explicit, Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck)
 )
 @example(drawn=NASTY)
 @given(drawn=values())

@@ -20,6 +20,7 @@ from spark_ckpt.sources._file_rows import converted
 from spark_ckpt.sources.base import InnerReader
 from spark_ckpt.sources.ddl import parse_ddl
 from spark_ckpt.sources.files import FilesSource
+from tests.how_many import some
 
 SCHEMA = parse_ddl("n int, name string")
 
@@ -135,7 +136,7 @@ def test_invalid_utf8_is_a_bad_record(job: Job) -> None:
     assert job.numbers("csv", badRecords="skip") == [1, 3]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=some(15), deadline=None)
 @given(st.lists(st.sampled_from(["good", "bad", "open", ""]), max_size=12), st.integers(1, 5))
 def test_whether_a_record_is_good_does_not_depend_on_its_neighbours(kinds: list[str], rows: int) -> None:
     import tempfile

@@ -66,13 +66,13 @@ def _of_two_streams(df: Any) -> Any:
 
 
 QUERIES = {
-    "one behind the other": _one_behind_the_other,
-    "by sliding windows": lambda df: df.groupBy(F.window("t", "2 hours", "1 hour"), "s").applyInPandas(_named, NAMED),
     "behind an aggregate": lambda df: (
         df.groupBy("k").count().groupBy("count").applyInPandas(_counts, "count long, n int")
     ),
 }
 MORE = {
+    "one behind the other": _one_behind_the_other,
+    "by sliding windows": lambda df: df.groupBy(F.window("t", "2 hours", "1 hour"), "s").applyInPandas(_named, NAMED),
     "key, by position": lambda df: df.groupBy(F.upper("k"), (F.col("v") % 2).alias("k")).applyInPandas(
         _keyed, "key string, n int, keys int"
     ),

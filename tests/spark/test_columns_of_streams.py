@@ -244,12 +244,9 @@ def test_a_struct_with_a_name_twice_is_refused_where_it_would_have_to_be_kept(
 
 EVERY = FILTERS | {f"struct, {name}": query for name, query in STRUCTS.items()}
 SOME = (
-    "in front of a watermark",
-    "behind repartitioning",
     "behind a watermark",
     "behind rows that came once",
     "join",
-    "struct, stars",
     "struct, table",
     "struct, in front of a table",
 )

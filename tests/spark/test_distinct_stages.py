@@ -27,6 +27,7 @@ from spark_ckpt.runtime.operator.spec import OperatorSpec, WatermarkSpec
 from spark_ckpt.state.functions.distinct_rows import DistinctRows, Expiry
 from spark_ckpt.state.ipc import from_bytes, nullable_schema
 from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, TAG, make_tag
+from tests.how_many import some
 
 ROWS = pa.schema([("id", pa.int64()), ("k", pa.float64()), ("t", pa.timestamp("us", "UTC"))])
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -140,7 +141,7 @@ HISTORY = st.lists(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(20), deadline=None)
 @given(HISTORY)
 def test_rows_that_come_out_and_keys_that_stay_are_those_of_spark(mode: str, history: Any) -> None:
     with both(mode) as (ours, spark):

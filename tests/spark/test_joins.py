@@ -287,7 +287,7 @@ BEHIND: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("behind", [b if b == "function" else pytest.param(b, marks=pytest.mark.soak) for b in BEHIND])
+@pytest.mark.parametrize("behind", [b if b == "once" else pytest.param(b, marks=pytest.mark.soak) for b in BEHIND])
 def test_rows_that_a_join_kept_for_long_are_late_behind_it(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, behind: str
 ) -> None:

@@ -34,6 +34,7 @@ from spark_ckpt.state.joins.function import MAY_MATCH, RIGHT, Output, StreamJoin
 from spark_ckpt.state.joins.predicate import Both, Compared
 from spark_ckpt.state.joins.sides import Expiry, Side
 from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, TAG, make_tag
+from tests.how_many import some
 
 US = pa.timestamp("us", "UTC")
 ROWS = pa.schema(
@@ -253,7 +254,7 @@ def _rows(chance: random.Random, batch: int) -> list[list[tuple[Any, ...]]]:
 @pytest.mark.soak
 @pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(75), deadline=None)
 @given(HISTORY, st.booleans(), st.sampled_from([1, 3, 1000]))
 def test_many_histories(how: str, mode: str, history: Any, null_safe: bool, piece: int) -> None:
     play(how, mode, history, null_safe, piece)

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.runtime.windows import TIME, AssignWindows, ShowWindows, TakeStarts, WindowSize, struct_of
 from spark_ckpt.types import CTL, TAG
+from tests.how_many import some
 from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 NewInput = Callable[[str, str], Input]
@@ -41,7 +42,7 @@ def _windows_of(time: int, w: WindowSize) -> list[int]:
 SIZES = st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(-50, 50)).filter(lambda s: s[1] <= s[0])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some(100), deadline=None)
 @given(st.lists(st.none() | st.integers(-100, 100), max_size=8), SIZES, st.data())
 def test_a_row_is_in_each_window_that_holds_its_time_and_a_control_row_passes_once(
     times: list[int | None], size: tuple[int, int, int], data: st.DataObject

@@ -22,6 +22,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.functions.base import Touched
 from spark_ckpt.state.keys.grouping import group_rows
+from tests.how_many import some
 from tests.state.aggregates_harness import CTX, KEYS, NUMBERS, TYPES, Operator, by_key, expected, same, schema_of, table
 
 EVERY_TYPE = {
@@ -62,7 +63,7 @@ def assert_matches(output: list[dict[str, Any]], rows: list[dict[str, Any]], spe
                 assert same(got, want, scale=1e6), (name, got, want)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(75), deadline=None)
 @given(histories())
 def test_any_cut_into_batches_and_tasks_gives_what_all_rows_give(history: Any) -> None:
     name, batches = history

@@ -20,6 +20,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.lsm.stored_form import completed
 from spark_ckpt.testing.memory_runs import MemoryRuns
+from tests.how_many import some
 from tests.state.aggregates_harness import KEYS, TYPES, Operator, is_nan, same
 
 Oracle = Callable[[list[Any]], Any]
@@ -152,14 +153,14 @@ def alike(a: Any, b: Any) -> bool:
     return same(a, b) if isinstance(a, float) else _plain(a) == _plain(b) if a is not None else b is None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(20), deadline=None)
 @given(histories(tuple(TYPES)))
 def test_values_in_families_are_all_that_came(history: Any) -> None:
     name, batches = history
     check(batches, TYPES[name][0], ANY)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(20), deadline=None)
 @given(histories(("long", "byte")))
 def test_moments_percentiles_and_distinct_values_are_those_of_all_rows(history: Any) -> None:
     name, batches = history
@@ -226,7 +227,7 @@ _NUMBER = st.none() | st.integers(-9, 9)
 _PAIR = st.none() | st.fixed_dictionaries({"x": _NUMBER, "y": _NUMBER})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(20), deadline=None)
 @given(
     st.lists(
         st.lists(st.lists(st.tuples(st.sampled_from(["a", "b"]), _PAIR), max_size=8), min_size=1, max_size=3),
@@ -238,7 +239,7 @@ def test_aggregates_of_two_columns_and_of_structs(history: Any) -> None:
     check(*_pairs(history), PAIRS)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(20), deadline=None)
 @given(
     st.lists(
         st.lists(
@@ -274,7 +275,7 @@ _NESTED = pa.struct([("a", pa.list_(pa.float64())), ("s", pa.struct([("b", pa.st
 _ITEMS = st.none() | st.lists(st.sampled_from([None, 0.0, -0.0, 1.5, math.nan]), max_size=3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(20), deadline=None)
 @given(
     st.lists(
         st.lists(

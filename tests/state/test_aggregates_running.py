@@ -16,6 +16,7 @@ from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.functions.base import Touched
+from tests.how_many import some
 from tests.state.aggregates_harness import CTX, KEYS, NUMBERS, TYPES, Operator, expected, same, schema_of, table
 
 ANY = {"n": agg.count(), "known": agg.count("v"), "low": agg.min("v"), "high": agg.max("v")}
@@ -29,7 +30,7 @@ def batches(draw: st.DrawFn) -> tuple[str, list[list[tuple[Any, Any]]]]:
     return name, draw(st.lists(st.lists(row, max_size=10), min_size=1, max_size=4))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(75), deadline=None)
 @given(batches())
 def test_each_row_carries_the_aggregates_up_to_itself(history: Any) -> None:
     name, rows_of_batches = history

@@ -25,6 +25,7 @@ from spark_ckpt.state.lsm.layout import FamilyLayout
 from spark_ckpt.state.lsm.ranges import KeyRange
 from spark_ckpt.testing.memory_runs import MemoryRuns
 from spark_ckpt.types import KEY_GROUP, KEY_HASH, TIMEOUT_MS
+from tests.how_many import some
 
 GROUPS = 8
 KEY = pa.schema([("k", pa.int64())])
@@ -264,7 +265,7 @@ def play(model: Model, steps: list[tuple[str, int]]) -> None:
         getattr(model, step)(random.Random(seed))
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(30))
 @given(
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9999)), max_size=25),
     st.sampled_from(POLICIES),

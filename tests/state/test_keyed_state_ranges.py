@@ -18,6 +18,7 @@ from spark_ckpt.state.lsm.keyed_state import FlushResult, KeyedState
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun, blocks, offsets
 from spark_ckpt.testing.memory_runs import MemoryRuns
+from tests.how_many import some
 
 LAYOUT = StateLayout(pa.schema([("k", pa.int64())]), pa.schema([("v", pa.int64())]))
 GROUPS = 16
@@ -101,7 +102,7 @@ POLICIES = [
 ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(20))
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES))
 def test_rescaling_keeps_every_key_and_the_order_of_its_versions(seed: int, policy: CompactionPolicy) -> None:
     rng = random.Random(seed)

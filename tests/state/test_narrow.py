@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.state.narrow import from_narrow, narrow_messages
+from tests.how_many import some
 
 ROWS = 1500
 KINDS = [pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.duration("us"), pa.int32(), pa.date32()]
@@ -40,7 +41,7 @@ def columns(draw: st.DrawFn) -> pa.Array:
     return pa.array(values, mask=mask).view(kind).slice(draw(st.integers(0, 10)), ROWS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(30), deadline=None)
 @given(st.lists(columns(), min_size=1, max_size=4), st.booleans())
 def test_what_arrives_is_what_was_sent(found: list[pa.Array], cut: bool) -> None:
     batch = pa.RecordBatch.from_arrays(found, [f"c{i}" for i in range(len(found))])

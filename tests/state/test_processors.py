@@ -18,6 +18,7 @@ from spark_ckpt.state.lsm.compaction import CompactionPolicy
 from spark_ckpt.state.processors import _call as calls
 from spark_ckpt.state.processors import _maps as maps
 from spark_ckpt.state.processors import _written as written
+from tests.how_many import some
 from tests.state.processors_harness import Operator, function, struct
 
 TTL = 10
@@ -216,13 +217,13 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(written, "_MOST_TABLES", 1)
 
 
-@settings(max_examples=25)
+@settings(max_examples=some(12))
 @given(histories(True), st.sampled_from(POLICIES))
 def test_variables_timers_and_ttl_are_dicts_and_lists_after_any_history(history: Any, policy: Any) -> None:
     play(history, "ProcessingTime", policy)
 
 
-@settings(max_examples=12)
+@settings(max_examples=some(6))
 @given(histories(False), st.sampled_from(POLICIES))
 def test_variables_without_time_are_dicts_and_lists_after_any_history(history: Any, policy: Any) -> None:
     play(history, "None", policy)

@@ -25,6 +25,7 @@ from spark_ckpt.state.lsm.keyed_state import KeyedState
 from spark_ckpt.state.lsm.ranges import KeyRange
 from spark_ckpt.testing.memory_runs import MemoryRuns
 from spark_ckpt.types import KEY_HASH
+from tests.how_many import some
 
 GROUPS = 4
 KEY = pa.schema([("k", pa.string())])
@@ -194,7 +195,7 @@ def _some_rows(rng: random.Random, now_us: int) -> list[Row]:
     return rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(30), deadline=None)
 @given(st.integers(0, 2**32))
 def test_sessions_are_those_of_the_rows_however_they_come_and_go_when_the_watermark_passes(seed: int) -> None:
     rng = random.Random(seed)
@@ -276,7 +277,7 @@ def _unordered(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*row[:3], sorted(row[3]), *row[4:])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=some(12), deadline=None)
 @given(st.integers(0, 2**32))
 def test_kept_values_are_those_of_the_rows_of_each_session_and_end_with_it(seed: int) -> None:
     rng = random.Random(seed)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from spark_ckpt.state.joins import _pairs
 from spark_ckpt.state.joins.static_index import StaticIndex
+from tests.how_many import some
 
 NAN = math.nan
 VALUES: dict[pa.DataType, list[Any]] = {
@@ -52,7 +53,7 @@ def found(index: StaticIndex, keys: list[pa.Array], wanted: np.ndarray | None = 
     return pairs
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some(100), deadline=None)
 @given(st.data())
 def test_pairs_are_those_of_a_nested_loop(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))

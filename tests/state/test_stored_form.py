@@ -21,6 +21,7 @@ from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.ranges import KeyRange
 from spark_ckpt.state.lsm.stored_form import FormReader, StoredForm
 from spark_ckpt.testing.memory_runs import MemoryRuns
+from tests.how_many import some
 
 KEYS = pa.schema([("k", pa.int64())])
 BEGINS = {"a": 0, "b": None, "c": -1}
@@ -126,7 +127,7 @@ _ROWS = st.tuples(st.lists(st.integers(0, 6), min_size=1, max_size=5), st.boolea
 _STEP = _ROWS | st.tuples(_COLUMNS, st.booleans())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(30), deadline=None)
 @given(_COLUMNS, st.lists(_STEP, max_size=14))
 def test_a_column_has_what_was_added_since_it_came(first: str, steps: list[Any]) -> None:
     query = Query(first)

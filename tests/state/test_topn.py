@@ -18,6 +18,7 @@ from spark_ckpt.state.topn.changes import Changes
 from spark_ckpt.state.topn.function import TOP, TopN
 from spark_ckpt.state.topn.ordering import OrderBy
 from spark_ckpt.types import EVENT_TIME, KEY_HASH
+from tests.how_many import some
 from tests.state.topn_harness import OWN, Row, Tasks, fold, shown
 
 COLUMNS = pa.schema(
@@ -88,7 +89,7 @@ def _key(row: dict[str, Any]) -> Any:
     return "NaN" if row["k"] != row["k"] else row["k"]  # -0.0 == 0.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(20), deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_changes_make_the_first_rows_of_each_key_whatever_comes(seed: int) -> None:
     rng = random.Random(seed)

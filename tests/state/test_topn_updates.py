@@ -15,6 +15,7 @@ from spark_ckpt.state.topn.changes import Changes
 from spark_ckpt.state.topn.function import TOP
 from spark_ckpt.state.topn.ordering import OrderBy
 from spark_ckpt.state.topn.updates import REST, TopNOfUpdates
+from tests.how_many import some
 from tests.state.topn_harness import OWN, Row, Tasks, fold, shown
 
 COLUMNS = pa.schema([("k", pa.string()), ("p", pa.float64()), ("x", pa.int64()), ("note", pa.string())])
@@ -72,7 +73,7 @@ def _table(rows: list[Row]) -> pa.Table:
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=INPUT)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(20), deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_changes_make_the_first_rows_of_each_key_whatever_is_updated(seed: int) -> None:
     """Within a batch the last row of an identity counts; one that is removed and comes back in it keeps its place."""

@@ -18,6 +18,7 @@ from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Touched
 from spark_ckpt.state.keys.spark_hash import normalised, xxhash64
 from spark_ckpt.types import CTL, KEY_HASH, TAG
+from tests.how_many import some
 
 TIME = pa.timestamp("us", "UTC")
 KEYS = pa.schema([("w", TIME)])
@@ -106,7 +107,7 @@ def test_a_control_row_passes_once_whatever_its_time(window: WindowSize) -> None
 TIMES = st.integers(-60, 60)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(30), deadline=None)
 @given(
     st.lists(st.tuples(TIMES, st.sampled_from([0.0, -0.0, 1.5, None]), st.none() | st.integers(-9, 9)), max_size=30),
     st.integers(1, 7),

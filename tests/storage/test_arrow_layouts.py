@@ -14,6 +14,7 @@ from spark_ckpt.arrow_types import exact_cast, plain_type
 from spark_ckpt.runtime.sink.writer import sink_rows
 from spark_ckpt.state.ipc import conform
 from tests.arrow_layouts import LAYOUTS, indexed, runs, table
+from tests.how_many import some
 
 _LEAVES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     *((kind, st.text(max_size=20)) for kind in (pa.string(), pa.large_string(), pa.string_view())),
@@ -64,7 +65,7 @@ def _nested(draw: st.DrawFn, rows: int, depth: int) -> pa.Array:
     return make.from_arrays(pa.array(backwards, whole), pa.array(lengths, whole), values, mask=gone)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(30), deadline=None)
 @given(values=_arrays(5), start=st.integers(0, 5), count=st.integers(0, 5))
 def test_values_of_any_layout_are_the_same_in_the_ordinary_one(values: pa.Array, start: int, count: int) -> None:
     part = values.slice(start, count)
@@ -80,7 +81,7 @@ def test_values_of_any_layout_are_the_same_in_the_ordinary_one(values: pa.Array,
     assert chunks.to_pylist() == part.to_pylist() + values.to_pylist()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=some(15), deadline=None)
 @given(values=_arrays(5))
 def test_values_of_any_layout_fit_the_plain_type(values: pa.Array) -> None:
     plain = plain_type(values.type)

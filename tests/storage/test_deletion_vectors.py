@@ -23,6 +23,7 @@ from spark_ckpt.storage.deletion_vectors import (
     write_vectors,
 )
 from spark_ckpt.storage.filesystem import Folder
+from tests.how_many import some
 
 _ROWS = st.sets(st.integers(0, 2**32 - 1) | st.integers(0, 300), max_size=50)
 
@@ -39,7 +40,7 @@ def _write(folder: Folder, dead: dict[str, BitMap]) -> dict[str, DvRef]:
 
 
 @given(st.dictionaries(st.text("abc", min_size=1, max_size=3), _ROWS, min_size=1, max_size=4))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=some(25), deadline=None)
 def test_the_vectors_of_many_files_share_one_file_and_read_back(dead: dict[str, set[int]]) -> None:
     folder = _folder()
     refs = _write(folder, {file: BitMap(rows) for file, rows in dead.items()})
@@ -48,7 +49,7 @@ def test_the_vectors_of_many_files_share_one_file_and_read_back(dead: dict[str, 
 
 
 @given(_ROWS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=some(25), deadline=None)
 def test_the_same_rows_give_the_same_bytes_however_they_were_collected(rows: set[int]) -> None:
     optimized = BitMap(rows)
     optimized.run_optimize()

@@ -27,6 +27,7 @@ from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.run_cache import RunCache, forget_cached
 from spark_ckpt.storage.run_files import open_run_file, read_row_group, row_groups, write_run_file
 from spark_ckpt.types import KEY_GROUP, KEY_HASH
+from tests.how_many import some
 
 MANY = 64 * 2**20
 
@@ -166,7 +167,7 @@ def test_a_damaged_state_file_is_named(url: str, cache_dir: Path, damage: str) -
         RunCache(url, str(cache_dir), MANY).read(_run(0))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(75), deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_no_flipped_bit_of_a_state_file_changes_what_is_read(place: float, bit: int) -> None:
     folder = Folder(f"memory://{uuid.uuid4().hex}")

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import BadRowError
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
 KINDS = (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE)
@@ -15,10 +15,10 @@ REMOVALS = (UPDATE_BEFORE, DELETE)
 
 
 def check_kinds(name: str, column: pa.Array | pa.ChunkedArray) -> None:
-    """Raises ``InvalidInputError`` for a value that is no kind of change, null too. Executor."""
+    """Raises ``BadRowError`` for a value that is no kind of change, null too. Executor."""
     for found in pc.unique(column).to_pylist():
         if found not in KINDS:
-            raise InvalidInputError(
+            raise BadRowError(
                 f"column '{name}' (changeColumn) has the value {found!r}; expected one of {', '.join(KINDS)}"
             )
 

@@ -50,6 +50,13 @@ class RefusedError(InvalidInputError):
     """A sink's target does not take rows of a checkpoint. Nothing of the checkpoint is visible anywhere."""
 
 
+class BadRowError(InvalidInputError):
+    """A sink's target does not take a row for what is in it. With its option ``rejects`` such rows go elsewhere."""
+
+    rule: str | None = None
+    """The constraint or index, where the target names it."""
+
+
 class ConfigError(InvalidInputError):
     """A ``spark.ckpt.*`` key or option is unknown or malformed."""
 

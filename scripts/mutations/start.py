@@ -266,7 +266,7 @@ MUTATIONS = (
         "return LostHere(reason)",
     ),
     # --- what a sink refuses
-    Mutation(_COMPLETE, "a refusal comes before the completion", "    if refused:\n", "    if False:\n"),
+    Mutation(_COMPLETE, "a refusal comes before the completion", "    if tried.refused:\n", "    if False:\n"),
     Mutation(_COMPLETE, "who is fenced records no refusal", "fence(view)  # else a successor may have had", "()  #"),
     Mutation(_REFUSAL, "a newer checkpoint ends a refusal", " and a.checkpoint > after)", ")"),
     Mutation(_REFUSAL, "a refusal is of its origin", "a.generation in own and ", ""),

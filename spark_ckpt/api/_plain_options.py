@@ -91,7 +91,8 @@ def sinks_of(options: Options) -> tuple[SinkSpec, ...]:
 def _sinks_of(items: tuple[tuple[str, str], ...]) -> tuple[SinkSpec, ...]:
     requests = _requests(CaseInsensitiveDict(items))
     specs = checked_sinks(requests)
-    for spec, (_, given) in zip(specs, requests, strict=True):
+    asked = [s for s in specs if s.refused_by is None]
+    for spec, (_, given) in zip(asked, requests, strict=True):
         for name in (n for n, value in spec.options.items() if given[n] != value):
             _refuse_relative(f"option {name} of sink {spec.id!r}", "")
     return specs

@@ -24,7 +24,7 @@ from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.sink_records import end_open, record_sinks
 from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec, sink_place
-from spark_ckpt.jobs.start import JobPlan, begin
+from spark_ckpt.jobs.start import JobPlan, begin, validate_sinks
 from spark_ckpt.protocol.records import GenerationRecord, Topology
 from spark_ckpt.runtime.sink.writer import CkptStreamWriter, StagedMessage, require_control_columns
 from spark_ckpt.runtime.source.reader import CkptStreamReader, LanePartition, Offset
@@ -119,8 +119,7 @@ class PlainWriter(CkptStreamWriter):
         super().__init__(_of_generation(run, newest), sinks, data_schema)
         self._location = location
         if self._start not in _checked:
-            for sink in sinks:
-                sink.make(sink_place(config, str(config.job))).validate(data_schema)
+            validate_sinks(sinks, sink_place(config, str(config.job)), data_schema)
             compare_sinks(self.run, sinks)
             _checked.add(self._start)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from spark_ckpt import clock
@@ -26,6 +28,7 @@ from spark_ckpt.protocol import steps as st
 from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TableRef, VoidRecord
 from spark_ckpt.protocol.recovery import StartFacts
 from spark_ckpt.protocol.setback import SinkFound
+from spark_ckpt.sinks import rejects
 from spark_ckpt.sinks.base import Part, TwoPhaseSink
 from spark_ckpt.sinks.together import ask_sinks, commit_sinks, try_sinks
 from spark_ckpt.storage.content import TableContent, named_files
@@ -225,8 +228,14 @@ class JobIO:
     def _CreateCompletion(self, step: st.CreateCompletion) -> st.Created | st.Exists:
         return self._create_checkpoint(step.record)
 
-    def _TrySinks(self, step: st.TrySinks) -> tuple[st.SinkRefused, ...]:
-        return try_sinks({t.sink: Part(self.sink(t.sink), t.committables) for t in step.tries}, self._retry)
+    def _TrySinks(self, step: st.TrySinks) -> st.Tried:
+        tried = try_sinks({t.sink: Part(self.sink(t.sink), t.committables) for t in step.tries}, self._retry)
+        rejected = Counter(tried.rejected)
+        for t in step.tries:
+            refused_by = self._specs[t.sink].refused_by
+            if refused_by is not None:
+                rejected[refused_by] += rejects.count(t.committables)
+        return replace(tried, rejected=dict(rejected))
 
     def _CommitSinks(self, step: st.CommitSinks) -> tuple[Exception | None, ...]:
         parts = [Part(self.sink(c.sink), c.committables) for c in step.commits]

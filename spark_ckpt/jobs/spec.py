@@ -12,12 +12,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
+
 from spark_ckpt.config import STORAGE, JobConfig
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.names import PATH_SPECIAL, checked_name, path_problem
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.redaction import redact_url
+from spark_ckpt.sinks import rejects
 from spark_ckpt.sinks.base import JobPlace, TwoPhaseSink
 from spark_ckpt.sinks.registry import create_sink
 from spark_ckpt.state.subtasks import Subtasks
@@ -150,6 +153,12 @@ class SinkSpec:
     replacing: bool = False
     storage: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     """The job's own storage options, where the sink uses them. They are recorded nowhere."""
+    refused_by: str | None = None
+    """It gets no rows of the query, but those that the sink of this id refuses."""
+
+    def rows(self, schema: pa.Schema) -> pa.Schema:
+        """What it gets, of a query's rows."""
+        return schema if self.refused_by is None else rejects.SCHEMA
 
     def make(self, place: JobPlace | None = None) -> TwoPhaseSink:
         """The sink, on the driver and on executors. Raises as :func:`spark_ckpt.sinks.registry.create_sink`."""

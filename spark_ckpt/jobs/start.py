@@ -33,7 +33,9 @@ from spark_ckpt.protocol.records import UNDECIDED, GenerationRecord, Topology
 from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, StartFacts, StartFresh
 from spark_ckpt.protocol.startup import Started, start_job
 from spark_ckpt.redaction import redact_url
-from spark_ckpt.sinks.registry import sink_class
+from spark_ckpt.sinks import rejects
+from spark_ckpt.sinks.base import JobPlace
+from spark_ckpt.sinks.registry import sink_class, written_columns
 from spark_ckpt.storage.state_table import StateTable
 
 _log = logging.getLogger("spark_ckpt")
@@ -75,7 +77,20 @@ def checked_sinks(requests: list[tuple[Any, dict[str, str]]], replacing: bool = 
         checked_name("sink uid", name)
         cls = sink_class(sink) if isinstance(sink, str) else sink
         specs.append(SinkSpec(name, cls, absolute_options(name, cls, own), replacing))
+        elsewhere = rejects.target_options(name, cls, specs[-1].options)
+        if elsewhere is not None:
+            uid = checked_name("sink uid", f"{name}-{rejects.NAME}")
+            specs.append(SinkSpec(uid, cls, elsewhere, refused_by=name))
     return tuple(specs)
+
+
+def validate_sinks(specs: tuple[SinkSpec, ...], place: JobPlace, rows: pa.Schema) -> None:
+    """Driver, once in each start. ``rows``: the query's. Raises what the sinks raise."""
+    for spec in specs:
+        sink = spec.make(place)
+        if any(s.refused_by == spec.id for s in specs):
+            rejects.check(written_columns(sink, rows))
+        sink.validate(spec.rows(rows))
 
 
 def absolute_options(sink: str, cls: Any, options: dict[str, str]) -> dict[str, str]:
@@ -101,8 +116,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         load_hooks(plan.config.hooks)
     records = JobRecords(job_url(plan.config, plan.job), plan.config)
     records.store.check_writable(plan.job)
-    for spec in plan.sinks:
-        spec.make(sink_place(plan.config, plan.job)).validate(plan.output)
+    validate_sinks(plan.sinks, sink_place(plan.config, plan.job), plan.output)
     restore = _restore_option(records, plan)
     io = JobIO(
         plan.job,

@@ -6,6 +6,7 @@ Part of the sink's commit: see :mod:`spark_ckpt.protocol.commit` for the order o
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from dataclasses import replace
 from typing import Any
 
 from spark_ckpt.errors import RefusedError
@@ -19,6 +20,7 @@ from spark_ckpt.protocol.records import (
     EXPIRED,
     FAILED,
     LOST,
+    REJECTED_ROWS,
     SAVEPOINT,
     SINK_REFUSED,
     SUBSUMED,
@@ -37,6 +39,7 @@ from spark_ckpt.protocol.steps import (
     SinkRefused,
     Step,
     StorageFailed,
+    Tried,
     TrySink,
     TrySinks,
 )
@@ -93,10 +96,12 @@ def _complete(view: JobView, trigger: TriggerRecord, batch: int, now_ms: int) ->
     if isinstance(tables, StorageFailed):
         return (yield from _fail(view, trigger, tables.reason, batch, now_ms))
     record = _completion(view, trigger, tables, batch, now_ms)
-    refused = yield from _try(record)
+    tried = yield from _try(record)
     # Stopped here: nothing changed. The replay of the batch tries again.
-    if refused:
-        yield from _refused(view, trigger, refused, batch, now_ms)
+    if tried.refused:
+        yield from _refused(view, trigger, tried.refused, batch, now_ms)
+    rejected = {sink: {REJECTED_ROWS: rows} for sink, rows in tried.rejected.items()}
+    record = replace(record, stats={**record.stats, **rejected})
     # A driver that was restored elsewhere must not complete: its successor began from an earlier checkpoint. The
     # successor voids every checkpoint triggered before it looked; a later one is triggered after its generation was
     # written, which this reads. So no completion can slip through between reading and creating.
@@ -141,14 +146,14 @@ def _create(view: JobView, record: CompletionRecord, now_ms: int) -> Generator[S
     return None
 
 
-def _try(record: CompletionRecord) -> Generator[Step, Any, tuple[SinkRefused, ...]]:
+def _try(record: CompletionRecord) -> Generator[Step, Any, Tried]:
     """What sinks say that their targets would refuse. Once the record is created it is too late: all sinks commit, or
     none."""
     tries = tuple(TrySink(*part) for part in by_sink(record.committables, record.topology.sinks))
     if not tries:
-        return ()
-    refused: tuple[SinkRefused, ...] = yield TrySinks(CheckpointId(record.checkpoint), tries)
-    return refused
+        return Tried()
+    tried: Tried = yield TrySinks(CheckpointId(record.checkpoint), tries)
+    return tried
 
 
 def _refused(

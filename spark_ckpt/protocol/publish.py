@@ -13,7 +13,7 @@ from spark_ckpt.protocol._fencing import fence
 from spark_ckpt.protocol._view import JobView, Steps
 from spark_ckpt.protocol.abandon import with_ways_out
 from spark_ckpt.protocol.permit import permit_for
-from spark_ckpt.protocol.records import SAVEPOINT, CommittedRecord, CompletionRecord
+from spark_ckpt.protocol.records import REJECTED_ROWS, SAVEPOINT, CommittedRecord, CompletionRecord
 from spark_ckpt.protocol.steps import (
     AnswerRequest,
     AppendHistory,
@@ -96,6 +96,8 @@ def by_sink(
 
 def history_of_completion(record: CompletionRecord, done: CommittedRecord | None) -> AppendHistory:
     remarks = [f"given up in sink {sink!r}" for sink in (done.abandoned if done else ())]
+    rejected = {uid: values[REJECTED_ROWS] for uid, values in record.stats.items() if REJECTED_ROWS in values}
+    remarks += [f"{rows} row(s) rejected in sink {sink!r}" for sink, rows in rejected.items()]
     if done and done.savepoint_error:
         remarks.append(f"savepoint not written: {done.savepoint_error}")
     return AppendHistory(

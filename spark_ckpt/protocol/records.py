@@ -37,6 +37,8 @@ Kind = Annotated[str, Choice(KINDS)]
 
 FAILED, EXPIRED, DECLINED = "failed", "expired", "declined"
 SUBSUMED, LOST, WITHDRAWN, SINK_REFUSED = "subsumed", "lost", "withdrawn", "refused"
+REJECTED_ROWS = "rejected_rows"
+"""A statistic of a sink: how many rows its target refused, which went to where its option ``rejects`` says."""
 CAUSES = (FAILED, EXPIRED, DECLINED, SUBSUMED, LOST, WITHDRAWN, SINK_REFUSED)
 """Why a checkpoint was aborted. Only the first two count as failures (after Flink's CheckpointFailureManager).
 

@@ -149,7 +149,7 @@ class TrySink:
 @dataclass(frozen=True)
 class TrySinks:
     """Ask each of these sinks whether its target would take this now. Nothing becomes visible, and nothing durable
-    changes. Result: a ``SinkRefused`` of each that would not. What hinders the asking is raised."""
+    changes. Result: ``Tried``. What hinders the asking is raised."""
 
     checkpoint: CheckpointId
     tries: tuple[TrySink, ...]
@@ -159,6 +159,14 @@ class TrySinks:
 class SinkRefused:
     sink: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The sinks whose target refuses the checkpoint, and how many rows of which sinks go to where rejected rows go."""
+
+    refused: tuple[SinkRefused, ...] = ()
+    rejected: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

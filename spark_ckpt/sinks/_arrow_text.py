@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import BadRowError
 from spark_ckpt.expressions.printed_times import Days, day_text, day_texts, moment_texts, within
 from spark_ckpt.formats.float_texts import float_texts
 
@@ -17,7 +17,7 @@ _CSV_SPECIAL: Final = {"nan": "NaN", "-nan": "NaN", "inf": "Inf", "-inf": "-Inf"
 
 
 def refuse_days(rows: pa.Table, days: Days, target: str) -> None:
-    """Raises ``InvalidInputError`` naming a column, or a field of structs, that has a date or a timestamp outside of
+    """Raises ``BadRowError`` naming a column, or a field of structs, that has a date or a timestamp outside of
     ``days``."""
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         _refuse_days(name, column, days, target)
@@ -29,7 +29,7 @@ def _refuse_days(name: str, column: pa.ChunkedArray, days: Days, target: str) ->
         for field, part in zip(kind, column.flatten(), strict=True):
             _refuse_days(f"{name}.{field.name}", part, days, target)
     elif (pt.is_date(kind) or pt.is_timestamp(kind)) and not within(column, days):
-        raise InvalidInputError(
+        raise BadRowError(
             f"column '{name}' has a {'date' if pt.is_date(kind) else 'timestamp'} before {day_text(days.first)} or "
             f"after {day_text(days.last)}, which {target} cannot hold; filter such rows out, or cast it to string"
         )

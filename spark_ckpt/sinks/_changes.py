@@ -52,7 +52,7 @@ def check_column(name: str | None, schema: pa.Schema) -> None:
 
 
 def check_rows(name: str | None, batch: pa.RecordBatch) -> None:
-    """Executor. Raises ``InvalidInputError`` for a value that is no kind of change."""
+    """Executor. Raises ``BadRowError`` for a value that is no kind of change."""
     if name is not None:
         check_kinds(name, batch.column(name))
 

@@ -13,8 +13,9 @@ from spark_ckpt.names import path_problem
 
 
 def with_absolute_path(options: Mapping[str, str]) -> dict[str, str]:
-    """``options`` with a local ``path`` that means the same in every process."""
-    return {k: os.path.abspath(v) if k.lower() == "path" and _is_relative(v) else v for k, v in options.items()}
+    """``options`` with local paths that mean the same in every process."""
+    paths = ("path", "rejects")
+    return {k: os.path.abspath(v) if k.lower() in paths and _is_relative(v) else v for k, v in options.items()}
 
 
 def check_path(sink: str, path: str, refused: str = "") -> None:

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.expressions.printed_times import Days
+from spark_ckpt.errors import BadRowError, InvalidInputError
 from spark_ckpt.sinks import staging
-from spark_ckpt.sinks._arrow_text import decimals_as_text, refuse_days, texts_of_days
+from spark_ckpt.sinks._arrow_text import decimals_as_text, texts_of_days
 from spark_ckpt.sinks.base import SinkWriter
 
 _BUFFER_ROWS = 1024 * 1024
@@ -45,9 +44,17 @@ def without(columns: Sequence[str], schema: pa.Schema) -> pa.Schema:
 
 
 def folder_of(columns: Sequence[str], values: Values) -> str:
-    """The place of a file, as Hive and Spark read it: ``day=2026-01-01/city=Ulm``. Raises ``InvalidInputError`` for
+    """The place of a file, as Hive and Spark read it: ``day=2026-01-01/city=Ulm``. Raises ``BadRowError`` for
     values that no folder can be named by: the task finds it, and not a commit."""
     return "/".join(_folder(c, v) for c, v in zip(columns, values, strict=True))
+
+
+def refuse_folders(columns: Sequence[str], batch: pa.RecordBatch) -> None:
+    """Raises ``BadRowError`` for values that no folder can be named by."""
+    rows = pa.Table.from_batches([batch])
+    for column in columns:
+        for value in pc.unique(_texts(rows.column(column))).to_pylist():
+            _folder(column, value)
 
 
 def _folder(column: str, value: str | None) -> str:
@@ -58,7 +65,7 @@ def _folder(column: str, value: str | None) -> str:
         problem = f"a name of {len(name.encode())} bytes, where a folder's has at most {MOST_BYTES}"
     else:
         return name
-    raise InvalidInputError(
+    raise BadRowError(
         f"partitionBy: a value of column '{column}' makes {problem}; filter such rows out, or partition by a column "
         "with shorter values, such as a hash or the first letters of it"
     )
@@ -72,7 +79,7 @@ class PartitionedWriter(SinkWriter):
     """Gathers rows and writes a file for each combination of values, one after the other, so that few are open.
 
     ``opened`` makes the writer of one file: of these values, and the how manieth of this task. Where what is written
-    replaces what is there, having no rows needs a file, too. ``days``: those that ``target`` can be partitioned by.
+    replaces what is there, having no rows needs a file, too.
     """
 
     def __init__(
@@ -80,10 +87,8 @@ class PartitionedWriter(SinkWriter):
         columns: Sequence[str],
         opened: Callable[[Values, int], SinkWriter],
         replacing: bool = False,
-        days: Days | None = None,
-        target: str = "",
     ) -> None:
-        self._replacing, self._days, self._target = replacing, days, target
+        self._replacing = replacing
         self._columns, self._opened = list(columns), opened
         self._chunks = staging.Chunks(_BUFFER_ROWS, _BUFFER_BYTES)
         self._staged: list[bytes] = []
@@ -102,8 +107,6 @@ class PartitionedWriter(SinkWriter):
         pass  # each file's writer is closed when the file is written
 
     def _put(self, rows: pa.Table | None) -> None:
-        if rows is not None and self._days is not None:
-            refuse_days(rows.select(self._columns), self._days, self._target)
         for values, part in () if rows is None else split(rows, self._columns):
             self._write(values, part.to_batches())
 

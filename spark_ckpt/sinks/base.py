@@ -14,6 +14,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import BadRowError
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable, Epoch
 
@@ -26,6 +27,8 @@ class WriterContext:
     ``job`` is the same identity as that of the permit that commits the rows: a job that starts anew in another folder,
     or after its folder was removed, has another one, though its name is the same.
     ``schema`` is the data's Arrow schema, without control columns. ``replacing`` is as in :class:`TwoPhaseSink`.
+    ``refused`` is there with option ``rejects``: it takes a table of one row that the target does not take, and why;
+    see :func:`spark_ckpt.sinks.rejects.accepted`.
     """
 
     job: str
@@ -37,6 +40,7 @@ class WriterContext:
     attempt: str
     schema: pa.Schema
     replacing: bool = False
+    refused: Callable[[pa.Table, BadRowError], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,14 @@ class TwoPhaseSink(ABC):
 
     CAN_REPLACE: ClassVar[bool] = False
     """Whether :attr:`replacing` is understood."""
+
+    REJECTS: ClassVar[tuple[str, ...]] = ()
+    """For a class with the option ``rejects``: the option that says where its rows go, and those that a sink of this
+    class at another such place needs, too; ``a.*`` is a family. Its writers give bad rows to the context's
+    ``refused``."""
+
+    REJECTS_AS: ClassVar[Mapping[str, str]] = {}
+    """Options that the sink for refused rows has besides."""
 
     SIDE_BY_SIDE: ClassVar[bool] = False
     """Whether a thread of its own may call :meth:`commit`, and :meth:`SinkWriter.prepare_commit` of its writers, while
@@ -180,15 +192,17 @@ class TwoPhaseSink(ABC):
         tried and committed together, by the first of them. None: nothing is shared. It may hold secrets."""
         return None
 
-    def try_commit(self, parts: Sequence[Part]) -> None:  # noqa: B027 - most targets take whatever was staged
+    def try_commit(self, parts: Sequence[Part]) -> Sequence[int] | None:
         """Driver, in each checkpoint that has rows, before it is authorised: whether the target takes ``parts`` now.
 
         ``parts`` are this sink's, and those of the sinks that it shares its step with. Nothing may become visible or
         stay behind, and a target without rules of its own (constraints, triggers, limits) must cost nothing. Raise
         ``InvalidInputError`` with what is refused and by which rule: the checkpoint fails, the query ends, and the next
         start gives up all that is staged. Anything else that is raised ends the query, and the next start tries again.
-        :class:`PartError` says which of several parts it is about.
+        :class:`PartError` says which of several parts it is about. Returns how many rows of each part the commit will
+        leave out of the target and write to where ``rejects`` says; nothing where it leaves none out.
         """
+        return None
 
     def commit_together(self, permit: CommitPermit, parts: Sequence[Part]) -> None:
         """Driver: :meth:`commit` by ``permit`` for each of ``parts``; all of them in one step where the sinks say

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ import pyarrow as pa
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.redaction import redact, redact_url, secret_values
 from spark_ckpt.sinks import _durable as durable
-from spark_ckpt.sinks import staging
+from spark_ckpt.sinks import rejects, staging
 from spark_ckpt.sinks._files_writer import KIND, FilesWriter
 from spark_ckpt.sinks._options import (
     STORAGE_OPTIONS,
@@ -33,7 +34,7 @@ from spark_ckpt.sinks._options import (
     option_names,
     with_absolute_path,
 )
-from spark_ckpt.sinks._partitions import PartitionedWriter, check_partitions, folder_of, without
+from spark_ckpt.sinks._partitions import PartitionedWriter, check_partitions, folder_of, refuse_folders, without
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.files_formats import EXTENSIONS, FileOptions, check_schema
 from spark_ckpt.storage.filesystem import make_on, open_filesystem
@@ -48,10 +49,10 @@ _STAGING, _MANIFESTS = ".staging", "_manifests"
 class FilesSink(TwoPhaseSink):
     """Options: ``path`` (any fsspec URL), ``fileFormat`` (parquet, json, csv, text), ``header`` (of CSV files, true).
 
-    ``partitionBy``, ``sep``, ``escape``, ``compression``. ``storage.*`` goes to the fsspec file system, JSON objects,
-    lists and booleans as such. Rows are appended, one file a task and epoch, and with ``partitionBy`` one for each
-    combination of values. JSON and CSV files have timestamps with a zone in UTC. See the module for what readers see
-    when.
+    ``partitionBy``, ``sep``, ``escape``, ``compression``, ``rejects``. ``storage.*`` goes to the fsspec file system,
+    JSON objects, lists and booleans as such. Rows are appended, one file a task and epoch, and with ``partitionBy`` one
+    for each combination of values. JSON and CSV files have timestamps with a zone in UTC. See the module for what
+    readers see when.
     """
 
     DECLARED: ClassVar[tuple[SinkOption, ...]] = (
@@ -82,8 +83,11 @@ class FilesSink(TwoPhaseSink):
         SinkOption(
             "partitionBy", "columns, comma separated", "Folders `column=value`, as Spark's `partitionBy` makes them."
         ),
+        rejects.option("a folder, local or any fsspec URL; of JSON files"),
         STORAGE_OPTIONS,
     )
+    REJECTS = ("path", "storage.*")
+    REJECTS_AS: ClassVar[Mapping[str, str]] = {"fileFormat": "json"}
     OPTIONS = option_names(DECLARED)
     SIDE_BY_SIDE = True
 
@@ -130,12 +134,15 @@ class FilesSink(TwoPhaseSink):
         if not self._partitions:
             return FilesWriter(files, folder, ctx, self._format, self._how)
         inner = replace(ctx, schema=without(self._partitions, ctx.schema))
-        return PartitionedWriter(
+        parts = PartitionedWriter(
             self._partitions,
             lambda values, number: FilesWriter(
                 files, folder, inner, self._format, self._how, (folder_of(self._partitions, values), number)
             ),
         )
+        if ctx.refused is None:  # a name that is none is met when its file is opened
+            return parts
+        return rejects.CheckedWriter(parts, partial(refuse_folders, self._partitions), ctx.refused)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         with self._disk(f"committing checkpoint {permit.checkpoint}"):

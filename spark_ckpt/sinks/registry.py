@@ -130,6 +130,11 @@ def bare(sink: TwoPhaseSink) -> TwoPhaseSink:
     return sink.inner if isinstance(sink, ProjectedSink) else sink
 
 
+def written_columns(sink: TwoPhaseSink, schema: pa.Schema) -> pa.Schema:
+    """What ``sink`` writes of rows of ``schema``."""
+    return sink.project(schema) if isinstance(sink, ProjectedSink) else schema
+
+
 class ProjectedSink(TwoPhaseSink):
     """``inner`` sees only ``columns``, in that order, of rows whose column ``where`` is true. Everything else is the
     inner sink's."""
@@ -154,10 +159,10 @@ class ProjectedSink(TwoPhaseSink):
                 f"option where ({self.where!r}): expected the name of a boolean column, which says which rows are "
                 f"written; the query's columns are {', '.join(schema.names)}"
             )
-        self.inner.validate(self._project(schema))
+        self.inner.validate(self.project(schema))
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
-        schema = self._project(ctx.schema)
+        schema = self.project(ctx.schema)
         return _ProjectedWriter(self.inner.writer(dataclasses.replace(ctx, schema=schema)), self.columns, self.where)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
@@ -167,8 +172,8 @@ class ProjectedSink(TwoPhaseSink):
     def shares(self) -> str | None:
         return self.inner.shares
 
-    def try_commit(self, parts: Sequence[Part]) -> None:
-        self.inner.try_commit(parts)
+    def try_commit(self, parts: Sequence[Part]) -> Sequence[int] | None:
+        return self.inner.try_commit(parts)
 
     def abort(self, committables: Sequence[Committable]) -> None:
         self.inner.abort(committables)
@@ -195,7 +200,7 @@ class ProjectedSink(TwoPhaseSink):
     def discard(self, who: str) -> list[str]:
         return self.inner.discard(who)
 
-    def _project(self, schema: pa.Schema) -> pa.Schema:
+    def project(self, schema: pa.Schema) -> pa.Schema:
         missing = [c for c in self.columns if c not in schema.names]
         if missing:
             raise InvalidInputError(

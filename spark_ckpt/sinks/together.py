@@ -7,7 +7,7 @@ from functools import partial
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.protocol.setback import SinkFound
-from spark_ckpt.protocol.steps import SinkRefused
+from spark_ckpt.protocol.steps import SinkRefused, Tried
 from spark_ckpt.sinks.base import Part, PartError, TwoPhaseSink
 from spark_ckpt.sinks.registry import bare
 from spark_ckpt.sinks.side_by_side import Call, Outcome, side_by_side
@@ -19,13 +19,15 @@ def _unmarked(place: str) -> None:
     """Nobody wants to know."""
 
 
-def try_sinks(parts: Mapping[str, Part], retry: Retry) -> tuple[SinkRefused, ...]:
+def try_sinks(parts: Mapping[str, Part], retry: Retry) -> Tried:
     """What targets would refuse; ``parts`` by the sink's name. Raises what hinders the asking."""
     names, newest = list(parts), [_newest(p) for p in parts.values()]
+    rejected: dict[str, int] = {}
 
     def ask(group: Sequence[int]) -> None:
         chosen = [newest[i] for i in group]
-        retry.call(lambda: chosen[0].sink.try_commit(chosen), _may_be_repeated)
+        counts = retry.call(lambda: chosen[0].sink.try_commit(chosen), _may_be_repeated)
+        rejected.update({names[i]: rows for i, rows in zip(group, counts or (), strict=False) if rows})
 
     refused = []
     for i, error in enumerate(_each(newest, ask)):
@@ -33,7 +35,7 @@ def try_sinks(parts: Mapping[str, Part], retry: Retry) -> tuple[SinkRefused, ...
             refused.append(SinkRefused(names[i], str(error)))
         elif error is not None:
             raise error
-    return tuple(refused)
+    return Tried(tuple(refused), rejected)
 
 
 def commit_sinks(

@@ -311,10 +311,10 @@ class SinkConformance:
         sink = target.validated()
         staged = stage(sink, [(1, "a")])
         before = target.leftovers()
-        assert try_sinks({SINK: Part(sink, staged)}, Retry(1)) == ()
+        assert try_sinks({SINK: Part(sink, staged)}, Retry(1)).refused == ()
         assert (target.rows(), target.leftovers()) == ([], before)
         sink.commit(permit(1), staged)
-        assert try_sinks({SINK: Part(sink, stage(sink, [(2, "b")], 2, 2))}, Retry(1)) == ()
+        assert try_sinks({SINK: Part(sink, stage(sink, [(2, "b")], 2, 2))}, Retry(1)).refused == ()
         assert target.rows() == [(1, "a")]
 
     def test_secrets_show_nowhere(self, target: SinkTarget) -> None:

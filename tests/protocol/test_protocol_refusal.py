@@ -12,7 +12,7 @@ from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.protocol.damage import Damage
 from spark_ckpt.protocol.records import SINK_REFUSED, AbortedRecord, BatchRecord
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh, decide_start
-from spark_ckpt.protocol.steps import SinkRefused
+from spark_ckpt.protocol.steps import SinkRefused, Tried
 from spark_ckpt.testing.simulation.durable import url
 from tests.protocol.stepwise import OPTIONS, Crash, Location, Shell
 from tests.protocol.test_protocol_commit import Job
@@ -27,7 +27,8 @@ class Refusing(Shell):
     """Its sink ``merge`` refuses what it is asked for."""
 
     def _TrySinks(self, step):
-        return tuple(SinkRefused(t.sink, "constraint 'positive' of table t") for t in step.tries if t.sink == "merge")
+        said = "constraint 'positive' of table t"
+        return Tried(tuple(SinkRefused(t.sink, said) for t in step.tries if t.sink == "merge"))
 
 
 def refusing_job():
@@ -50,7 +51,7 @@ def test_a_refused_checkpoint_ends_the_query_is_visible_nowhere_and_never_comple
 
 def test_what_is_asked_is_what_the_completion_would_authorise():
     job, asked = refusing_job(), []
-    job.shell._TrySinks = lambda step: asked.append(step) or ()
+    job.shell._TrySinks = lambda step: asked.append(step) or Tried()
     job.commit(job.complete(1, 1, [job.stage("b", 1, "merge"), job.stage("later", 2)], file="f"))
     assert [(t.sink, [c.data for c in t.committables]) for t in asked[0].tries] == [
         ("append", [b"a"]),

@@ -85,7 +85,7 @@ def test_what_does_not_fit_a_delta_table_any_more_is_not_written_until_it_does(
     sink.commit(permit(1), stage(sink, [(1, "a")]))
     staged, before = stage(sink, [(2, "b"), (3, None)], 2, 2), DeltaTable(path).version()
     alter(path)
-    refused = try_sinks({"s": Part(sink, staged)}, Retry(1))
+    refused = try_sinks({"s": Part(sink, staged)}, Retry(1)).refused
     if case == "partitions" and keys:  # a merge writes the rows anew, as the table is laid out
         assert refused == ()
         sink.commit(permit(2), staged)
@@ -220,7 +220,7 @@ def test_rows_that_wait_for_an_iceberg_table_land_in_their_columns_or_nowhere(
     sink.commit(permit(1), stage(sink, [(1, "a")]))
     staged = stage(sink, [(2, "b")], 2, 2)
     alter(target)
-    refused = try_sinks({"s": Part(sink, staged)}, Retry(1))
+    refused = try_sinks({"s": Part(sink, staged)}, Retry(1)).refused
     if "" in expected:
         assert re.search(f"altered since the query started: .*{expected['']}", refused[0].reason)
         with pytest.raises(InvalidInputError, match=f"altered behind the rows .* checkpoint 2: .*{expected['']}"):

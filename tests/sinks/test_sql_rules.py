@@ -50,7 +50,7 @@ def postgres(tmp_path: Path) -> str:
 
 
 def asked(*parts: tuple[TwoPhaseSink, Sequence[Committable]]) -> tuple[SinkRefused, ...]:
-    return try_sinks({str(i): Part(sink, staged) for i, (sink, staged) in enumerate(parts)}, Retry(1))
+    return try_sinks({str(i): Part(sink, staged) for i, (sink, staged) in enumerate(parts)}, Retry(1)).refused
 
 
 def committed(checkpoint: int, *parts: tuple[TwoPhaseSink, Sequence[Committable]]) -> tuple[Exception | None, ...]:

@@ -28,10 +28,10 @@ class Orders:
         with self._engine.begin() as connection:
             connection.execute(sa.text(statement))
 
-    def run(self, condition: str = "true") -> Any:
+    def run(self, condition: str = "true", **options: str) -> Any:
         totals = self.data.stream(self.ckpt).where(condition).groupBy("k").agg(F.sum("v").alias("n"), uid="totals")
         writer = totals.writeStream.format("sql").queryName("orders").outputMode("update")
-        writer = writer.options(url=f"sqlite:///{self.folder}/out.db", table="out", mergeKeys="k")
+        writer = writer.options(url=f"sqlite:///{self.folder}/out.db", table="out", mergeKeys="k", **options)
         writer = writer.alsoTo("memory", path=f"{self.folder}/memory").option("interval", "1h")
         return writer.trigger(availableNow=True).start()
 
@@ -42,8 +42,8 @@ class Orders:
         wait_until(lambda: not query.isActive)
         return str(refused.value)
 
-    def goes_on(self, condition: str = "true") -> Any:
-        query = self.run(condition)
+    def goes_on(self, condition: str = "true", **options: str) -> Any:
+        query = self.run(condition, **options)
         assert query.awaitTermination(DEADLINE_S)
         return query
 
@@ -94,3 +94,20 @@ def test_a_job_whose_first_checkpoint_is_refused_begins_anew_when_the_target_tak
     orders.do("create table out (k integer primary key, n integer)")
     orders.goes_on()
     assert orders.table() == orders.seen() == [(1, 3), (2, 50)]
+
+
+def test_refused_rows_go_to_where_the_option_says_and_the_job_goes_on(orders: Orders) -> None:
+    orders.do("create table bad (data text, reason text, rule text, sink text, epoch integer, rejected_at text)")
+    orders.data.add((1, 1), (2, 50))
+    orders.data.add((3, 3))
+    query = orders.goes_on(rejects="bad")
+    assert orders.table() == [(1, 1), (3, 3)]
+    assert orders.seen() == [(1, 1), (2, 50), (3, 3)]  # the other sink takes it
+    with orders._engine.connect() as connection:
+        rejected = connection.execute(sa.text("select data, rule, sink from bad")).all()
+    assert [tuple(r) for r in rejected] == [('{"k":2,"n":50}', "few", "sql")]
+    assert query.checkpoints()[0]["reason"] == "1 row(s) rejected in sink 'sql'"
+    assert query.statistics()["operators"]["sql"]["all"]["rejected_rows"]["max"] == 1
+    orders.data.add((2, -49), (1, 1))
+    orders.goes_on(rejects="bad")
+    assert orders.table() == [(1, 2), (2, 1), (3, 3)]

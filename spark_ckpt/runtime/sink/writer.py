@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -13,7 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from spark_ckpt.arrow_types import exact_cast
-from spark_ckpt.errors import ControlColumnsError, InvalidInputError
+from spark_ckpt.errors import BadRowError, ControlColumnsError, InvalidInputError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, sink_place
 from spark_ckpt.protocol import events as ev
@@ -21,6 +22,7 @@ from spark_ckpt.runtime._worker_gc import freeze
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import runs_of_tag, split_control
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.rejects import rejected
 from spark_ckpt.sinks.side_by_side import Call, side_by_side
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, Committable, Epoch, epoch_of_tag
 
@@ -110,11 +112,19 @@ class _TaskWriters:
         self._sinks: dict[str, TwoPhaseSink] = {s.id: s.make(place) for s in writer.sinks}
         self._open: dict[tuple[str, int], SinkWriter] = {}
         self._attempt = uuid.uuid4().hex[:12]
+        self._asked = [s for s in writer.sinks if s.refused_by is None]
+        self._rejects = {s.refused_by: s for s in writer.sinks if s.refused_by is not None}
+        self._rejecting = Lock()
 
     def write(self, epoch: Epoch, rows: pa.RecordBatch) -> None:
         plain = sink_rows(rows, self._writer.data_schema)
-        for spec in self._writer.sinks:
+        for spec in self._asked:
             self._for(spec, epoch).write(plain)
+
+    def _refuse(self, spec: SinkSpec, epoch: Epoch, rows: pa.Table, error: BadRowError) -> None:
+        """A row that the sink ``spec`` does not take; sinks that prepare side by side may call it at the same time."""
+        with self._rejecting:
+            self._for(self._rejects[spec.id], epoch).write(rejected(rows, [error], spec.id, epoch))
 
     def note(self, events: list[bytes]) -> None:
         """A sink whose rows are replaced has a writer for each checkpoint: that there are no rows is news to it."""
@@ -134,6 +144,7 @@ class _TaskWriters:
         task = TaskContext.get()
         assert task is not None
         run = self._writer.run
+        refused = partial(self._refuse, spec, epoch) if spec.id in self._rejects else None
         return WriterContext(
             job=run.identity,
             sink=spec.id,
@@ -142,12 +153,18 @@ class _TaskWriters:
             batch=int(task.getLocalProperty("streaming.sql.batchId") or 0),
             partition=task.partitionId(),
             attempt=self._attempt,
-            schema=self._writer.data_schema,
+            schema=spec.rows(self._writer.data_schema),
             replacing=self._sinks[spec.id].replacing,
+            refused=refused,
         )
 
     def prepare_commit(self) -> tuple[Committable, ...]:
-        writers = sorted(self._open.items())
+        """Those that get what others refuse come last: preparing may be when a row is refused."""
+        ids = {s.id for s in self._asked}
+        asked = self._prepared([w for w in sorted(self._open.items()) if w[0][0] in ids])
+        return asked + self._prepared([w for w in sorted(self._open.items()) if w[0][0] not in ids])
+
+    def _prepared(self, writers: Sequence[tuple[tuple[str, int], SinkWriter]]) -> tuple[Committable, ...]:
         prepared = side_by_side([Call(partial(_prepare, w), type(self._sinks[sink])) for (sink, _), w in writers])
         staged: list[Committable] = []
         for ((sink, epoch), _), outcome in zip(writers, prepared, strict=True):

@@ -10,7 +10,6 @@ import pyarrow.fs as pafs
 
 from spark_ckpt import clock
 from spark_ckpt.arrow_types import delta_schema
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.expressions.printed_times import Days
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import _durable as durable
@@ -20,11 +19,24 @@ from spark_ckpt.sinks._parquet import open_parquet
 from spark_ckpt.sinks.base import WriterContext
 from spark_ckpt.sinks.delta._fitting import shape
 from spark_ckpt.sinks.delta._stats import Seen, file_stats, first_leaves
+from spark_ckpt.sinks.rejects import refuse_nulls
 
 KIND = "delta"
 DAYS = Days(-96_465_292, 95_026_236)
 """The years -262143 to 262142, which delta-rs has dates of. With one outside in its log it opens the table no more, and
 a merge, whose files it writes itself, fails each time."""
+
+
+def check_rows(
+    batch: pa.RecordBatch, not_null: Sequence[str], change: str | None, keyed: bool, partitions: Sequence[str]
+) -> None:
+    """Raises ``BadRowError`` for what the table cannot hold."""
+    refuse_nulls(batch, not_null)
+    changes.check_rows(change, batch)
+    if keyed:  # delta-rs lays out and writes what is merged
+        refuse_days(pa.Table.from_batches([batch]), DAYS, "delta-rs in a merge")
+    elif partitions:
+        refuse_days(pa.Table.from_batches([batch]).select(partitions), DAYS, "a Delta table's partition")
 
 
 class DeltaWriter(staging.FileWriter):
@@ -46,18 +58,8 @@ class DeltaWriter(staging.FileWriter):
         self._folder = folder
         self._files, self._keys, self._change = files, list(keys), change
         self._schema = delta_schema(ctx.schema)
-        self._not_null = [f.name for f in ctx.schema if not f.nullable]
         self._footers: list[Any] = []
         self._seen = Seen(self._schema)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        for name in self._not_null:
-            if batch.column(name).null_count:
-                raise InvalidInputError(f"column '{name}' is declared not null, but a row has null in it")
-        changes.check_rows(self._change, batch)
-        if self._keys:
-            refuse_days(pa.Table.from_batches([batch]), DAYS, "delta-rs in a merge")
-        super().write(batch)
 
     def _open(self, rows: pa.Table) -> tuple[Any, Any]:
         stream = self._files.open_output_stream(self._name)

@@ -25,7 +25,7 @@ from spark_ckpt.names import PATH_SPECIAL
 from spark_ckpt.redaction import redact, redact_url, secret_values
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import _durable as durable
-from spark_ckpt.sinks import staging
+from spark_ckpt.sinks import rejects, staging
 from spark_ckpt.sinks._options import (
     STORAGE_OPTIONS,
     SinkOption,
@@ -51,7 +51,8 @@ from spark_ckpt.sinks.delta._log import logged_names
 from spark_ckpt.sinks.delta._open_table import OpenTable
 from spark_ckpt.sinks.delta._restored import newest_shown
 from spark_ckpt.sinks.delta._versions import add, merge
-from spark_ckpt.sinks.delta._writer import DAYS, KIND, DeltaWriter
+from spark_ckpt.sinks.delta._writer import KIND, DeltaWriter, check_rows
+from spark_ckpt.sinks.rejects import CheckedWriter
 from spark_ckpt.storage.create_if_absent import require_create_if_absent
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.object_options import S3_SCHEMES, delta_rs_options, scheme_of
@@ -64,7 +65,7 @@ _RETRY = Retry()
 
 class DeltaSink(TwoPhaseSink):
     """Options: ``path``; ``mode`` (append, merge), ``mergeKeys`` and ``changeColumn``; ``partitionBy``;
-    ``mergeSchema``; ``storage.*``, as ``spark.ckpt.storage.*`` are for the job.
+    ``mergeSchema``; ``rejects``; ``storage.*``, as ``spark.ckpt.storage.*`` are for the job.
 
     Merging, the last row a key wins, and keys that are null are equal to each other. A merge reads what the
     checkpoint staged into the driver's memory. Someone else's commits to the table are met by trying again. A process
@@ -87,8 +88,10 @@ class DeltaSink(TwoPhaseSink):
             "Add the columns, and fields of structs, that the table does not have, when the query starts.",
             "false",
         ),
+        rejects.option("a folder or a URL that delta-rs knows"),
         STORAGE_OPTIONS,
     )
+    REJECTS = ("path", "storage.*")
     OPTIONS = option_names(DECLARED)
     CAN_REPLACE = True
     SIDE_BY_SIDE = True
@@ -102,6 +105,7 @@ class DeltaSink(TwoPhaseSink):
         self._keys, self._partitions = parsed.merge_keys(), parsed.names("partitionBy")
         self._change = changes.change_column(KIND, parsed, self._keys)
         self._merge_schema = parsed.flag("mergeSchema")
+        self._rejects = parsed.text(rejects.NAME)
         self._given = parsed.fsspec()
         delta_rs_options(self._path, self._given)  # refuses what it does not know
 
@@ -151,7 +155,9 @@ class DeltaSink(TwoPhaseSink):
         there = pa.schema(table.schema())
         check_cases(shown, with_columns(there, wanted))
         fitting = with_columns(there, wanted) if self._merge_schema else there
-        check_columns(self._path, fitting, wanted, schema)
+        # Rows with nulls where the table has none are refused one by one, if they have somewhere to go.
+        declared = _without_nulls(schema) if self._rejects else schema
+        check_columns(self._path, fitting, wanted, declared)
         if fitting is not there:
             self._until_no_conflict(self._adding(wanted))
 
@@ -195,6 +201,14 @@ class DeltaSink(TwoPhaseSink):
         return add_columns
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
+        not_null = {f.name: f for f in ctx.schema if not f.nullable}
+        if ctx.refused is not None:
+            with self._errors("looking at its columns"):
+                not_null |= {f.name: f for f in pa.schema(self._table.open().schema()) if not f.nullable}
+        known = [n for n in not_null if n in ctx.schema.names], self._change, bool(self._keys), self._partitions
+        return CheckedWriter(self._writer(ctx), lambda batch: check_rows(batch, *known), ctx.refused)
+
+    def _writer(self, ctx: WriterContext) -> SinkWriter:
         files, folder = self._files(), self._path if self._local else None
         if self._keys or not self._partitions:  # a merge writes the table's files itself
             return DeltaWriter(files, ctx, self._keys, folder, redact_url(self._path), change=self._change)
@@ -204,7 +218,7 @@ class DeltaSink(TwoPhaseSink):
             place = number, dict(zip(self._partitions, values, strict=True))
             return DeltaWriter(files, inner, (), folder, redact_url(self._path), place)
 
-        return PartitionedWriter(self._partitions, opened, ctx.replacing, DAYS, "a Delta table's partition")
+        return PartitionedWriter(self._partitions, opened, ctx.replacing)
 
     def try_commit(self, parts: Sequence[Part]) -> None:
         """Whether the table has room for what was staged: somebody may have altered it since the start."""
@@ -343,6 +357,10 @@ class DeltaSink(TwoPhaseSink):
         for name in lost:
             files.delete_file(name)
         return lost
+
+
+def _without_nulls(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([f.with_nullable(False) for f in schema])
 
 
 def _merge_keys(staged: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -17,7 +17,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.typedef import Record
 
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import BadRowError
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._parquet import open_parquet
@@ -101,20 +101,16 @@ class DataFiles(SinkWriter):
     Without partitions the rows of a task go to one file, whatever their number.
     """
 
-    def __init__(self, table: Table, stem: str, ctx: WriterContext, shown: str, not_null: Sequence[str] = ()) -> None:
+    def __init__(self, table: Table, stem: str, ctx: WriterContext, shown: str) -> None:
         self._table, self._stem, self._ctx, self._shown = table, stem, ctx, shown
         self._spec, self._of_table = table.spec(), table.schema()
         self._file_schema, self._arrow = file_schema(self._of_table, ctx.schema.names)
-        self._not_null = not_null
         self._chunks = staging.Chunks(_BUFFER_ROWS, _BUFFER_BYTES)
         self._made: list[bytes] = []
         self._files = 0
         self._single = self._opened(Record()) if self._spec.is_unpartitioned() else None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        for name in self._not_null:
-            if batch.column(name).null_count:
-                raise InvalidInputError(f"column '{name}' is declared not null, but a row has null in it")
         if self._single is not None:
             self._single[1].write(batch)
         else:
@@ -163,6 +159,12 @@ class DataFiles(SinkWriter):
         return [staging.encode(KIND, **what, partition=_texts(partition, self._spec, self._of_table), **_plain(found))]
 
 
+def refuse_folders(table: Table, rows: pa.Table) -> None:
+    """Raises ``BadRowError`` for values that no folder of ``table`` can be named by."""
+    for partition, _ in split(rows, table.spec(), table.schema()):
+        _folder(table.spec(), partition, table.schema())
+
+
 def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
     """Statistics as JSON has them."""
     bounds = {name: {str(k): b64encode(v).decode() for k, v in found[name].items()} for name in _BOUNDS}
@@ -171,19 +173,19 @@ def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _folder(spec: PartitionSpec, partition: Record, schema: Schema) -> str:
-    """Raises ``InvalidInputError`` for values that pyiceberg cannot name a folder by: the task finds it, and not a
+    """Raises ``BadRowError`` for values that pyiceberg cannot name a folder by: the task finds it, and not a
     commit."""
     columns = ", ".join(f"'{schema.find_column_name(f.source_id)}'" for f in spec.fields)
     try:
         folder = spec.partition_to_path(partition, schema)
     except (OverflowError, ValueError):
-        raise InvalidInputError(
+        raise BadRowError(
             f"partition column {columns}: a date or a timestamp outside of the years 1 to 9999, which pyiceberg cannot "
             "name a partition by; filter such rows out"
         ) from None
     longest = max(len(part.encode()) for part in folder.split("/"))
     if longest > MOST_BYTES:
-        raise InvalidInputError(
+        raise BadRowError(
             f"partition column {columns}: a value makes a name of {longest} bytes, where a folder's has at most "
             f"{MOST_BYTES}; filter such rows out, or partition by truncate(n, column) or bucket(n, column)"
         )

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks.base import WriterContext
 from spark_ckpt.sinks.iceberg._data_files import KIND, ParquetFile, told_of
@@ -27,13 +25,8 @@ class KeyedFile(ParquetFile):
         location = table.location_provider().new_data_location(f"{stem}.parquet")
         super().__init__(table, location, ctx, iceberg_arrow(ctx.schema), shown)
         self._keys, self._change, self._count = list(keys), change, 0
-        self._not_null = [f.name for f in ctx.schema if not f.nullable]
 
     def write(self, batch: pa.RecordBatch) -> None:
-        for name in self._not_null:
-            if batch.column(name).null_count:
-                raise InvalidInputError(f"column '{name}' is declared not null, but a row has null in it")
-        changes.check_rows(self._change, batch)
         self._count += batch.num_rows
         super().write(batch)
 

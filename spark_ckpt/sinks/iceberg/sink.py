@@ -17,16 +17,17 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, No
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import _durable as durable
-from spark_ckpt.sinks import staging
+from spark_ckpt.sinks import rejects, staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names
 from spark_ckpt.sinks.base import Part, SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.iceberg import _staged_files as staged_files
-from spark_ckpt.sinks.iceberg._data_files import KIND, DataFiles, local_path, refuse_others
+from spark_ckpt.sinks.iceberg._data_files import KIND, DataFiles, local_path, refuse_folders, refuse_others
 from spark_ckpt.sinks.iceberg._keyed_files import KeyedFile
 from spark_ckpt.sinks.iceberg._merge import Merge
 from spark_ckpt.sinks.iceberg._partitions import check_spec, check_terms, parse_terms
 from spark_ckpt.sinks.iceberg._snapshots import Change, Entry, SnapshotMaker, check_staged, newest_shown
 from spark_ckpt.sinks.iceberg._types import check_columns, check_names, iceberg_arrow
+from spark_ckpt.sinks.rejects import CheckedWriter, refuse_nulls
 from spark_ckpt.storage.iceberg_catalog import FAILURES, IcebergCatalog, absolute, check_catalog
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CommitPermit, Committable
@@ -41,7 +42,8 @@ _RETRY = Retry()
 
 class IcebergSink(TwoPhaseSink):
     """Options: ``table``; ``catalog`` (its name) and ``catalog.*`` (pyiceberg's properties); ``createTable``;
-    ``partitionBy``; ``mode`` (append, upsert), ``mergeKeys`` and ``changeColumn``.
+    ``partitionBy``; ``mode`` (append, upsert), ``mergeKeys`` and ``changeColumn``;
+    ``rejects``.
 
     Upserting, the last row a key wins, and keys that are null are equal to each other; files that have rows of these
     keys are written anew by the driver. Someone else's commits to the table are met by trying again.
@@ -65,7 +67,9 @@ class IcebergSink(TwoPhaseSink):
         ),
         SinkOption("mergeKeys", "columns, comma separated", "The last row of each key replaces the one in the table."),
         changes.CHANGE_OPTION,
+        rejects.option("namespace.table"),
     )
+    REJECTS = ("table", "catalog", "catalog.*")
     OPTIONS = option_names(DECLARED)
     CAN_REPLACE = True
     SIDE_BY_SIDE = True
@@ -78,7 +82,7 @@ class IcebergSink(TwoPhaseSink):
         name = parsed.text("catalog") or ""
         self._catalog = IcebergCatalog("sink 'iceberg'", name, properties, parsed.required("table"))
         self._create, self._terms = parsed.flag("createTable"), parse_terms(parsed.text("partitionBy"))
-        self._keys = parsed.merge_keys()
+        self._keys, self._rejects = parsed.merge_keys(), parsed.text(rejects.NAME)
         self._change = changes.change_column(KIND, parsed, self._keys)
 
     @classmethod
@@ -102,7 +106,7 @@ class IcebergSink(TwoPhaseSink):
             table = self._open(stored)
             self._refuse_version(table)
             check_spec(repr(self._catalog), table.spec(), table.schema(), self._terms)
-            check_columns(repr(self._catalog), table.schema(), rows)
+            check_columns(repr(self._catalog), table.schema(), self._fitting(rows))
         absent = [f.name for f in table.schema().fields if f.name not in rows.names]
         if self._keys and absent:
             raise InvalidInputError(
@@ -149,14 +153,29 @@ class IcebergSink(TwoPhaseSink):
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
         stem = staging.staged_name(ctx)
-        not_null = [f.name for f in ctx.schema if not f.nullable]
         with self._catalog.errors("opening it to stage rows"):
             # A task that fails is run again four times at once, which no outage is as short as.
             table = self._catalog.load_patiently(self.patience_s)
-            check_columns(repr(self._catalog), table.schema(), changes.without(self._change, ctx.schema))
+            check_columns(repr(self._catalog), table.schema(), self._fitting(changes.without(self._change, ctx.schema)))
             if self._keys:
-                return KeyedFile(table, stem, ctx, repr(self._catalog), self._keys, self._change)
-            return DataFiles(table, stem, ctx, repr(self._catalog), not_null)
+                inner: SinkWriter = KeyedFile(table, stem, ctx, repr(self._catalog), self._keys, self._change)
+            else:
+                inner = DataFiles(table, stem, ctx, repr(self._catalog))
+        required = {f.name for f in table.schema().fields if f.required} if ctx.refused is not None else set()
+        not_null = [f.name for f in ctx.schema if not f.nullable or f.name in required]
+        by_folder = ctx.refused is not None and not self._keys and not table.spec().is_unpartitioned()
+
+        def look(batch: pa.RecordBatch) -> None:
+            refuse_nulls(batch, not_null)
+            changes.check_rows(self._change, batch)
+            if by_folder:  # else a name that is none is met when its file is opened
+                refuse_folders(table, pa.Table.from_batches([batch]))
+
+        return CheckedWriter(inner, look, ctx.refused)
+
+    def _fitting(self, rows: pa.Schema) -> pa.Schema:
+        """Rows with nulls where the table has none are refused one by one, if they have somewhere to go."""
+        return pa.schema([f.with_nullable(False) for f in rows]) if self._rejects else rows
 
     def try_commit(self, parts: Sequence[Part]) -> None:
         """Whether the table has room for what was staged: somebody may have altered it since the start."""

@@ -21,11 +21,31 @@ from spark_ckpt.types import Committable
 
 IDS_AT_ONCE = 5_000
 Numbered = Sequence[tuple[int, Mapping[str, Any]]]
+"""What was staged, with its place in commit order."""
+Row = tuple[int, int]
+"""The place of its stage in commit order, and its number in there."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows from ``first`` to ``last``, in commit order."""
+
+    first: Row
+    last: Row
+
+    def within(self, position: Any, seq: Any) -> tuple[sa.ColumnElement[bool], ...]:
+        (p, s), (q, t) = self.first, self.last
+        return (
+            position.between(p, q),
+            sa.or_(position > p, seq >= s),
+            sa.or_(position < q, seq <= t),
+        )
 
 
 @dataclass(frozen=True)
 class Target:
-    """A target and the register of what is staged for it. ``name`` is its full name, ``shown`` how messages call it."""
+    """A target and the register of what is staged for it. ``name`` is its full name, ``shown`` how messages call it,
+    ``rejects`` the table for rows that it refuses, if there is one."""
 
     table: str
     schema: str | None
@@ -33,6 +53,7 @@ class Target:
     shown: str
     stages: sa.Table
     replacing: bool
+    rejects: str | None = None
 
     def clause(self, columns: Sequence[str] = ()) -> sa.TableClause:
         return sa.table(self.table, *(sa.column(c) for c in columns), schema=self.schema)
@@ -45,9 +66,10 @@ class Move:
         self.target = target
         self.sink = staging.sink_of(committables)
         self.staged = [staging.decode("sql", c) for c in committables]
+        self.epochs = [c.epoch for c in committables]
 
     @cached_property
-    def _groups(self) -> list[tuple[str, Numbered]]:
+    def groups(self) -> list[tuple[str, Numbered]]:
         """Neighbours in commit order that were staged in one table. Where the query changed there are several."""
         found = groupby(enumerate(self.staged), key=lambda s: str(s[1]["staging"]))
         return [(name, list(group)) for name, group in found]
@@ -67,7 +89,7 @@ class Move:
                     bool(s.get("change")) or at.replacing,
                 ),
             )
-            for name, group in self._groups
+            for name, group in self.groups
             for s in [group[-1][1]]
         )
 
@@ -95,25 +117,29 @@ class Move:
 
     def remove(self, connection: sa.Connection) -> None:
         """What goes, in front of all that comes: a key or another unique value may move from one row to another."""
+        self.clear(connection)
+        if len(self.groups) == 1:
+            self.remove_some(connection, *self.groups[0])
+
+    def clear(self, connection: sa.Connection) -> None:
         if self.target.replacing:
             connection.execute(sa.delete(self.target.clause()))
-        if len(self._groups) == 1:
-            self._remove(connection, *self._groups[0])
 
     def put(self, connection: sa.Connection, checkpoint: int | None) -> None:
         """What comes. ``checkpoint``: that which is committed; None: it is only tried."""
-        for name, group in self._groups:
-            if len(self._groups) > 1:
-                self._remove(connection, name, group)  # a later group may take a key away that an earlier one brought
+        for name, group in self.groups:
+            if len(self.groups) > 1:
+                # A later group may take a key away that an earlier one brought.
+                self.remove_some(connection, name, group)
             said = group[-1][1]
             target = self.target.clause(said["columns"])
             problems = index_problems(connection, target, said["keys"]) if said["keys"] else []
             if problems:
                 raise altered(self.target.shown, checkpoint, problems)
-            put(connection, target, self._rows(name, group), said["columns"], said["keys"], said.get("change"))
+            self.put_some(connection, name, group)
 
     def finish(self, connection: sa.Connection) -> None:
-        for name, group in self._groups:
+        for name, group in self.groups:
             empty(connection, name, self.target.schema, [s["stage"] for _, s in group])
         stages = self.target.stages
         connection.execute(sa.delete(stages).where(stages.c.position.is_not(None), *self._mine))
@@ -125,18 +151,26 @@ class Move:
         stages = self.target.stages.c
         return stages.sink == self.sink, stages.target == self.target.name
 
-    def _remove(self, connection: sa.Connection, name: str, group: Numbered) -> None:
-        said = group[-1][1]
-        remove(connection, self.target.clause(said["keys"]), self._rows(name, group), said["keys"], said.get("change"))
+    def remove_some(self, connection: sa.Connection, name: str, group: Numbered, piece: Piece | None = None) -> None:
+        said, rows = group[-1][1], self.rows(name, group, piece)
+        remove(connection, self.target.clause(said["keys"]), rows, said["keys"], said.get("change"))
 
-    def _rows(self, name: str, group: Numbered) -> Staged:
+    def put_some(self, connection: sa.Connection, name: str, group: Numbered, piece: Piece | None = None) -> None:
+        said, rows = group[-1][1], self.rows(name, group, piece)
+        put(connection, self.target.clause(said["columns"]), rows, said["columns"], said["keys"], said.get("change"))
+
+    def rows(self, name: str, group: Numbered, piece: Piece | None = None) -> Staged:
+        """Those of ``group``, which wait in table ``name``. Of a ``piece``, each is taken for the last of its key."""
         said, stages = group[-1][1], self.target.stages.c
         more = (said["change"],) if said.get("change") else ()
         names = (STAGE, SEQ, *said["columns"], *more)
         source = sa.table(name, *(sa.column(c) for c in names), schema=self.target.schema)
         ours = sa.and_(stages.position.between(group[0][0], group[-1][0]), *self._mine)
         joined = source.join(self.target.stages, stages.id == source.c[STAGE])
-        return Staged(source, joined, ours, (stages.position, source.c[SEQ]))
+        order = stages.position, source.c[SEQ]
+        if piece is None:
+            return Staged(source, joined, ours, order)
+        return Staged(source, joined, sa.and_(ours, *piece.within(*order)), order, are_last=True)
 
 
 def in_order(connection: sa.Connection, moves: Sequence[Move]) -> list[Move]:

@@ -17,7 +17,7 @@ import pyarrow.types as pt
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import BadRowError
 from spark_ckpt.storage.sql.mariadb import DIALECTS as DIALECTS
 
 _log = logging.getLogger("spark_ckpt")
@@ -87,7 +87,7 @@ def without_nan(rows: pa.Table) -> pa.Table:
             continue
         column = rows.column(i)
         if pc.any(pc.is_inf(column)).as_py():
-            raise InvalidInputError(
+            raise BadRowError(
                 f"column '{field.name}' has an infinite value, which MariaDB cannot store; replace it in the query, "
                 f"for example F.when(F.abs('{field.name}') != float('inf'), F.col('{field.name}'))"
             )
@@ -98,13 +98,13 @@ def without_nan(rows: pa.Table) -> pa.Table:
 
 
 def execute_insert(cursor: Any, statement: str) -> None:
-    """Raises ``InvalidInputError`` for one that the server would hang up on, without a word of why."""
+    """Raises ``BadRowError`` for one that the server would hang up on, without a word of why."""
     if len(statement) > _SURELY_TAKEN:
         cursor.execute("SELECT @@max_allowed_packet")
         (allowed,) = cursor.fetchone()
         size = len(statement.encode())
         if size >= allowed:
-            raise InvalidInputError(
+            raise BadRowError(
                 f"a row makes a statement of {size:,} bytes, and the server takes {allowed:,} (max_allowed_packet). "
                 "Bytes of binary columns count twice. Raise it with SET GLOBAL max_allowed_packet = ... and in the "
                 "server's configuration, or leave such rows out"

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from spark_ckpt.change_rows import REMOVALS
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _mariadb as mariadb
+from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql._rules import can_replace_rows
 
 _COLLISIONS = ("23505", "23P01")  # of a unique index, of an exclusion constraint
@@ -24,15 +25,19 @@ class Staged:
     joined: sa.FromClause
     ours: sa.ColumnElement[bool]
     in_order: tuple[sa.ColumnElement[Any], ...]
+    are_last: bool = False
+    """There is one row of each key."""
 
     def select(self, columns: Sequence[str]) -> sa.Select[Any]:
         return sa.select(*(self.source.c[c] for c in columns)).select_from(self.joined).where(self.ours)
 
     def last_by_key(self, columns: Sequence[str], keys: Sequence[str]) -> sa.Subquery:
         """The last row of each key has 1 in the last column, :meth:`rank`."""
-        newest = sa.func.row_number().over(
+        newest: sa.ColumnElement[Any] = sa.func.row_number().over(
             partition_by=[self.source.c[k] for k in keys], order_by=[c.desc() for c in self.in_order]
         )
+        if self.are_last:
+            newest = sa.literal_column("1")
         return self.select(columns).add_columns(newest.label(_rank(columns))).subquery()
 
 
@@ -44,13 +49,25 @@ def _rank(columns: Sequence[str]) -> str:
     return name
 
 
+def keep_last(connection: sa.Connection, rows: Staged, keys: Sequence[str]) -> None:
+    """Only the last row of each key is left in the staging table."""
+    place = [STAGE, SEQ]
+    last = rows.last_by_key(place, keys)
+    delete(connection, rows.source, place, sa.select(*(last.c[c] for c in place)).where(last.c[_rank(place)] > 1))
+
+
+def make_way(connection: sa.Connection, target: sa.TableClause, rows: Staged, keys: Sequence[str]) -> None:
+    """Remove the rows of ``target`` with keys of ``rows``, which are about to come again."""
+    delete(connection, target, keys, rows.select(keys))
+
+
 def remove(
     connection: sa.Connection, target: sa.TableClause, rows: Staged, keys: Sequence[str], change: str | None
 ) -> None:
     """Of the keys of ``rows``, those whose last row says in column ``change`` that it is not there any more."""
     if change is not None:
         last, named = rows.last_by_key([*keys, change], keys), [*keys, change]
-        _delete(connection, target, keys, _last(last, keys, named).where(last.c[change].in_(REMOVALS)))
+        delete(connection, target, keys, _last(last, keys, named).where(last.c[change].in_(REMOVALS)))
 
 
 def put(
@@ -93,7 +110,7 @@ def _upsert(
         if not _collides(error) or not can_replace_rows(connection, target, columns):
             raise
         # Unique values that move among rows collide on the way, though the end is right.
-        _delete(connection, target, keys, sa.select(*(rows.subquery().c[k] for k in keys)))
+        delete(connection, target, keys, sa.select(*(rows.subquery().c[k] for k in keys)))
         connection.execute(sa.insert(target).from_select(list(columns), rows))
 
 
@@ -102,7 +119,7 @@ def _collides(error: sa.exc.IntegrityError) -> bool:
     return state in _COLLISIONS or (state is None and str(error.orig).startswith("UNIQUE"))
 
 
-def _delete(connection: sa.Connection, target: sa.TableClause, keys: Sequence[str], gone: sa.Select[Any]) -> None:
+def delete(connection: sa.Connection, target: sa.TableClause, keys: Sequence[str], gone: sa.Select[Any]) -> None:
     if connection.dialect.name in mariadb.DIALECTS:
         # As a join: MariaDB would look at the whole target, row by row, for a condition with IN.
         wanted = gone.subquery()

@@ -93,7 +93,7 @@ def can_replace_rows(connection: sa.Connection, target: sa.TableClause, columns:
     if connection.dialect.name == "postgresql":
         given = {"t": quoted(connection, target.name, target.schema), "columns": list(columns)}
         return bool(connection.execute(sa.text(_REPLACEABLE), given).scalar_one())
-    if connection.exec_driver_sql("PRAGMA foreign_keys").scalar():
+    if connection.dialect.name != "sqlite" or connection.exec_driver_sql("PRAGMA foreign_keys").scalar():
         return False
     triggers = sa.text("SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(:t)")
     named = sa.text("SELECT name FROM pragma_table_info(:t)")

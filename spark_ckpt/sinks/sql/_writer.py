@@ -12,13 +12,15 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from spark_ckpt.arrow_types import database_schema
-from spark_ckpt.errors import InvalidInputError, RetryableError
+from spark_ckpt.errors import BadRowError, RetryableError
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._arrow_text import refuse_days
 from spark_ckpt.sinks.base import SinkWriter, WriterContext
+from spark_ckpt.sinks.rejects import accepted
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _tables as tables
+from spark_ckpt.sinks.sql._rejecting import schema_text
 from spark_ckpt.storage.sql.database import Database
 
 _CHUNK_ROWS = 64 * 1024
@@ -53,18 +55,21 @@ class SqlWriter(SinkWriter):
         self._longest_key = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
+        for part in accepted(batch, self._check, self._ctx.refused):
+            self._longest_key = max(self._longest_key, sum(_longest(part.column(k)) for k in self._keys))
+            self._put(self._chunks.add(part))
+
+    def _check(self, batch: pa.RecordBatch) -> None:
         for key in self._keys:
             column = batch.column(key)
             # Where there is no NaN it would be stored as null.
             found = "a null" if column.null_count else "a NaN" if self._nan_in(column) else None
             if found:
-                raise InvalidInputError(
+                raise BadRowError(
                     f"mergeKeys column '{key}' has {found}, which a database key cannot be; filter or replace it"
                 )
             self._refuse_cut(key, column)
         changes.check_rows(self._change, batch)
-        self._longest_key = max(self._longest_key, sum(_longest(batch.column(k)) for k in self._keys))
-        self._put(self._chunks.add(batch))
 
     def _refuse_cut(self, key: str, column: pa.Array) -> None:
         """A database refuses a text that is too long, but cuts one that is so by spaces at its end."""
@@ -73,7 +78,7 @@ class SqlWriter(SinkWriter):
         spaced = column.filter(pc.ends_with(column, " "))
         limit = self._lengths.get(key) if len(spaced) else None
         if limit is not None and pc.max(pc.utf8_length(spaced)).as_py() > limit:
-            raise InvalidInputError(
+            raise BadRowError(
                 f"mergeKeys column '{key}' has a text that ends with spaces and is longer than the {limit} characters "
                 "of the table's column: the database would cut it, and take it for another key. Trim it in the query "
                 "(F.rtrim), or make the column longer"
@@ -110,14 +115,19 @@ class SqlWriter(SinkWriter):
         what = {"columns": names, "keys": self._keys, **({"change": self._change} if self._change else {})}
         if self._longest_key > _KEY_BYTES:
             what["long_keys"] = True
+        if self._ctx.refused is not None:
+            what["schema"] = schema_text(self._schema)
         return [staging.encode("sql", stage=self._stage, staging=self._staging, rows=self._rows, **what)]
 
     def close(self) -> None:
         """Nothing to release: a connection lives only while a chunk is written."""
 
     def _put(self, rows: pa.Table | None) -> None:
-        if rows is None:
-            return
+        if rows is not None:
+            accepted(rows, self._stage_rows, self._ctx.refused)
+
+    def _stage_rows(self, rows: pa.Table) -> None:
+        """In one transaction."""
         plain, tries = rows.cast(self._schema), 0
         backend = self._place.database.backend
         refuse_days(plain, dialects.days_of(backend), f"a database of {backend}")
@@ -136,7 +146,7 @@ class SqlWriter(SinkWriter):
         try:
             with database.errors(f"table {target} of {database}: staging rows of epoch {self._ctx.epoch}"):
                 database.patiently(lambda: database.transaction(insert), self._place.patience_s)
-        except InvalidInputError:
+        except BadRowError:
             if backend == "postgresql":
                 _refuse_nul(plain)
             raise
@@ -165,7 +175,7 @@ def _refuse_nul(rows: pa.Table) -> None:
     """PostgreSQL says that there is one, and not where. Looked for behind its refusal only: it costs time."""
     for field in rows.schema:
         if pa.types.is_string(field.type) and pc.any(pc.match_substring(rows.column(field.name), "\0")).as_py():
-            raise InvalidInputError(
+            raise BadRowError(
                 f"column '{field.name}' has a text with a NUL character (0x00), which PostgreSQL cannot hold; remove "
                 f"it, such as F.translate('{field.name}', '\\0', ''), or filter such rows out"
             )

@@ -15,13 +15,14 @@ import sqlalchemy as sa
 from spark_ckpt.arrow_types import database_schema
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks import _changes as changes
-from spark_ckpt.sinks import staging
+from spark_ckpt.sinks import rejects, staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names
 from spark_ckpt.sinks.base import Part, SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _tables as tables
-from spark_ckpt.sinks.sql._committing import IDS_AT_ONCE, Move, Target, empty, in_order
+from spark_ckpt.sinks.sql._committing import IDS_AT_ONCE, Move, Target, empty
 from spark_ckpt.sinks.sql._refusals import Turn, definition
+from spark_ckpt.sinks.sql._searching import let_speak, move_all
 from spark_ckpt.sinks.sql._writer import SqlWriter, StagingPlace
 from spark_ckpt.storage.sql import connections
 from spark_ckpt.storage.sql.database import Database
@@ -32,7 +33,7 @@ _KIND = "sql"
 
 class SqlSink(TwoPhaseSink):
     """Options: ``url``, ``user``, ``password``, ``table``, ``schema``, ``createTable``, ``mode``, ``mergeKeys``,
-    ``changeColumn``, ``lockTimeout``, ``errorValues``.
+    ``changeColumn``, ``lockTimeout``, ``errorValues``, ``rejects``.
 
     ``mode`` is append or upsert; upserting, the last row a key wins, keys must not be null, and a target that takes
     different keys for the same (by its collation, say) is refused. ``createTable`` (true) makes a missing target.
@@ -69,7 +70,9 @@ class SqlSink(TwoPhaseSink):
         changes.CHANGE_OPTION,
         SinkOption("lockTimeout", "a duration", "How long to wait, in all, for locks of other sessions.", "5min"),
         SinkOption("errorValues", "true or false", "Whether errors may quote values of rows.", "false"),
+        rejects.option("a table of the same schema"),
     )
+    REJECTS = ("table", "url", "user", "password", "schema", "lockTimeout", "errorValues")
     OPTIONS = option_names(DECLARED)
     CAN_REPLACE = True
     SIDE_BY_SIDE = True
@@ -84,6 +87,7 @@ class SqlSink(TwoPhaseSink):
         self._table = parsed.required("table")
         self._schema = parsed.text("schema")
         self._create = parsed.flag("createTable")
+        self._rejects = parsed.text(rejects.NAME)
         self._keys = parsed.merge_keys()
         self._change = changes.change_column(_KIND, parsed, self._keys)
         self._stages = tables.stages_table(self._schema)
@@ -139,20 +143,21 @@ class SqlSink(TwoPhaseSink):
         """Tables of one database show a checkpoint in one transaction, and rows of one may refer to rows of another."""
         return self._database.identity
 
-    def try_commit(self, parts: Sequence[Part]) -> None:
+    def try_commit(self, parts: Sequence[Part]) -> Sequence[int]:
         """Moves the rows as a commit does, lets deferred constraints speak, and rolls back; only where a target has
         rules that its staging table has not."""
         moves, at = _moves(parts), Turn()
 
-        def attempt(connection: sa.Connection) -> None:
-            if any(m.may_be_refused(connection) for m in moves):
-                _move(connection, moves, at, None)
-                if connection.dialect.name == "postgresql":
-                    connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
-                connection.get_transaction().rollback()  # type: ignore[union-attr]
+        def attempt(connection: sa.Connection) -> list[int]:
+            if not any(m.may_be_refused(connection) for m in moves):
+                return []
+            rejected = move_all(connection, moves, at, None, self._database)
+            let_speak(connection)
+            connection.get_transaction().rollback()  # type: ignore[union-attr]
+            return [rejected[m.sink] for m in moves]
 
         with at.telling(moves), self._database.errors(at.doing(moves, "taking the rows"), more=self._rule):
-            self._database.transaction(attempt)
+            return self._database.transaction(attempt)
 
     def commit(self, permit: CommitPermit, committables: Sequence[Committable]) -> None:
         self.commit_together(permit, [Part(self, committables)])
@@ -165,7 +170,7 @@ class SqlSink(TwoPhaseSink):
             open_ = [p for p in parts if _sql(p.sink)._note(connection, permit, p.committables)]
             self._step("after ledger")  # a crash anywhere in here: the database rolls back to staged rows, no ledger
             moves = _moves(open_)
-            _move(connection, moves, at, permit.checkpoint)
+            move_all(connection, moves, at, permit.checkpoint, self._database)
             self._step("after move")
             for move in moves:
                 move.finish(connection)
@@ -190,7 +195,8 @@ class SqlSink(TwoPhaseSink):
         return True
 
     def _target(self) -> Target:
-        return Target(self._table, self._schema, self._target_name, self._place, self._stages, self.replacing)
+        names = self._table, self._schema, self._target_name, self._place
+        return Target(*names, self._stages, self.replacing, self._rejects)
 
     def _rule(self, error: BaseException) -> str:
         """The text of the constraint that ``error`` is about, if the database has it."""
@@ -294,15 +300,3 @@ def _sql(sink: TwoPhaseSink) -> SqlSink:
 
 def _moves(parts: Sequence[Part]) -> list[Move]:
     return [Move(_sql(p.sink)._target(), p.committables) for p in parts]
-
-
-def _move(connection: sa.Connection, moves: Sequence[Move], at: Turn, checkpoint: int | None) -> None:
-    """What goes, then what comes; rows that others refer to come first, and go last. ``at`` hears whose turn it is."""
-    ordered = in_order(connection, moves)
-    for move in reversed(ordered):
-        at.of(move)
-        move.mark(connection)
-        move.remove(connection)
-    for move in ordered:
-        at.of(move)
-        move.put(connection, checkpoint)

@@ -10,11 +10,12 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
+from spark_ckpt.errors import BadRowError, CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact, secret_values
 from spark_ckpt.storage.retry import Retry, telling
 from spark_ckpt.storage.sql import connections, mariadb
 from spark_ckpt.storage.sql._messages import said
+from spark_ckpt.storage.sql.bad_rows import is_about_row, rule_of
 
 _T = TypeVar("_T")
 _TRIES = 8
@@ -134,22 +135,32 @@ class Database:
     ) -> Iterator[None]:
         """Database errors as ours: ``outage`` if the database was the problem, else ``InvalidInputError``.
 
-        Their text is the database's, without secrets; the original is not shown with them. ``doing``, if it is called,
-        is called when it failed, and ``more`` with the error if it was not the database.
+        One about a row's content is a ``BadRowError``. Their text is the database's, without secrets; the original is
+        not shown with them. ``doing``, if it is called, is called when it failed, and ``more`` with the error if it was
+        not the database.
         """
         drivers: tuple[type[BaseException], ...] = (sa.exc.SQLAlchemyError, self._driver_error())
         try:
             yield
         except drivers as error:
-            cause = _cause(error)
-            kind = outage if connections.is_outage(cause) else InvalidInputError
-            told = f"{self.redacted(said(cause, self._error_values))}{self._advice(cause)}"
-            if more is not None and kind is InvalidInputError:
-                told += more(cause)
-            failure = kind(f"{doing if isinstance(doing, str) else doing()} failed: {told}")
+            failure = self._failure(_cause(error), doing if isinstance(doing, str) else doing(), outage, more)
         else:
             return
         raise failure from None
+
+    def _failure(
+        self, cause: BaseException, doing: str, outage: type[CkptError], more: Callable[[BaseException], str] | None
+    ) -> CkptError:
+        told = f"{doing} failed: {self.redacted(said(cause, self._error_values))}"
+        if connections.is_outage(cause):
+            return outage(f"{told}{self._advice(cause)}")
+        told += "" if more is None else more(cause)
+        return _bad_row(told, cause) if is_about_row(cause) else InvalidInputError(told)
+
+    def bad_row(self, error: BaseException, more: str) -> BadRowError:
+        """What the database said of a row; ``more`` stands behind it."""
+        cause = _cause(error)
+        return _bad_row(f"{self.redacted(said(cause, self._error_values))}{more}", cause)
 
     def _advice(self, cause: BaseException) -> str:
         if not connections.is_lock_timeout(cause):
@@ -169,6 +180,12 @@ class Database:
         dbapi = self.engine.dialect.dbapi
         error: type[BaseException] = sa.exc.SQLAlchemyError if dbapi is None else dbapi.Error
         return error
+
+
+def _bad_row(text: str, cause: BaseException) -> BadRowError:
+    error = BadRowError(text)
+    error.rule = rule_of(cause)
+    return error
 
 
 def _cause(error: BaseException) -> BaseException:

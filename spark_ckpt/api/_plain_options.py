@@ -20,7 +20,7 @@ from spark_ckpt.api._writers import in_our_terms
 from spark_ckpt.config import PREFIX, STORAGE, JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.jobs.spark_folder import one_spelling
-from spark_ckpt.jobs.spec import SinkSpec, SourceSpec, job_url, with_absolute_dir
+from spark_ckpt.jobs.spec import SinkSpec, SourceSpec, asked_for, job_url, with_absolute_dir
 from spark_ckpt.jobs.start import checked_sinks
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.batch_functions import BatchFunction
@@ -91,8 +91,7 @@ def sinks_of(options: Options) -> tuple[SinkSpec, ...]:
 def _sinks_of(items: tuple[tuple[str, str], ...]) -> tuple[SinkSpec, ...]:
     requests = _requests(CaseInsensitiveDict(items))
     specs = checked_sinks(requests)
-    asked = [s for s in specs if s.refused_by is None]
-    for spec, (_, given) in zip(asked, requests, strict=True):
+    for spec, (_, given) in zip(asked_for(specs), requests, strict=True):
         for name in (n for n, value in spec.options.items() if given[n] != value):
             _refuse_relative(f"option {name} of sink {spec.id!r}", "")
     return specs

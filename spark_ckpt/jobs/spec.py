@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -163,6 +164,11 @@ class SinkSpec:
     def make(self, place: JobPlace | None = None) -> TwoPhaseSink:
         """The sink, on the driver and on executors. Raises as :func:`spark_ckpt.sinks.registry.create_sink`."""
         return create_sink(self.cls, {**self.options, **self.storage}, self.replacing, place)
+
+
+def asked_for(sinks: Sequence[SinkSpec]) -> list[SinkSpec]:
+    """Those that the query names, without the ones for rows that others refuse."""
+    return [s for s in sinks if s.refused_by is None]
 
 
 def with_job_storage(spec: SinkSpec, config: JobConfig) -> SinkSpec:

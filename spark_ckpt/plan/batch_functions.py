@@ -24,7 +24,7 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.jobs.delivering import Deliverer, Function
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec, asked_for, job_url
 from spark_ckpt.runtime.datasource import delivered_class_of
 from spark_ckpt.sinks.deliveries import AMONG, FUNCTION, SPARK_SCHEMA, Deliveries, left_waiting
 from spark_ckpt.storage.job_paths import JobPaths
@@ -110,7 +110,7 @@ def deliverer_of(
     Raises ``ConfigError`` where rows wait for a function, and another one has its place now."""
     pairs = [
         (function, sink.id, _place(function, options, requests))
-        for (function, options), sink in zip(requests, sinks, strict=True)
+        for (function, options), sink in zip(requests, asked_for(sinks), strict=True)
         if isinstance(function, BatchFunction)
     ]
     storage = run.config.storage_options()

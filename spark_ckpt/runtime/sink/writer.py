@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from spark_ckpt.arrow_types import exact_cast
 from spark_ckpt.errors import BadRowError, ControlColumnsError, InvalidInputError
 from spark_ckpt.faults import reach
-from spark_ckpt.jobs.spec import RunSpec, SinkSpec, sink_place
+from spark_ckpt.jobs.spec import RunSpec, SinkSpec, asked_for, sink_place
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.runtime._worker_gc import freeze
 from spark_ckpt.runtime.operations import Operation, Operations
@@ -112,7 +112,7 @@ class _TaskWriters:
         self._sinks: dict[str, TwoPhaseSink] = {s.id: s.make(place) for s in writer.sinks}
         self._open: dict[tuple[str, int], SinkWriter] = {}
         self._attempt = uuid.uuid4().hex[:12]
-        self._asked = [s for s in writer.sinks if s.refused_by is None]
+        self._asked = asked_for(writer.sinks)
         self._rejects = {s.refused_by: s for s in writer.sinks if s.refused_by is not None}
         self._rejecting = Lock()
 

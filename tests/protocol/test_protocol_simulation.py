@@ -12,7 +12,7 @@ from spark_ckpt.testing.simulation.durable import SimulationError
 from spark_ckpt.testing.simulation.run import run_seed
 from spark_ckpt.testing.simulation.scenario import SABOTAGES
 
-SEEDS = 400
+SEEDS = 200
 OFTEN_ENOUGH = {
     "storage fails": 200,
     "storage fails, and the query goes on": 15,
@@ -35,28 +35,31 @@ OFTEN_ENOUGH = {
     "a halted driver moves": 1000,
 }
 """What schedules are there for, and how often it must really happen in 400 of them; `make simulate` tries 10,000."""
+SHARE = SEEDS / 400
 
 
-def test_four_hundred_seeds_are_exactly_once_and_leave_nothing_behind():
+def test_hundreds_of_seeds_are_exactly_once_and_leave_nothing_behind():
     reports = [run_seed(seed) for seed in range(SEEDS)]
     seen = sum((r.seen for r in reports), Counter())
-    assert {what: seen[what] for what, floor in OFTEN_ENOUGH.items() if seen[what] < floor} == {}
-    assert sum(r.starts > 1 for r in reports) > 200, "most runs are stopped somewhere"
-    assert sum(r.restores for r in reports) > 50
-    assert sum(r.aborted for r in reports) > 25
-    assert sum(r.savepoints for r in reports) > 25
-    assert sum(r.forks for r in reports) > 2
-    assert sum(r.given_up for r in reports) > 15
+    assert {what: seen[what] for what, floor in OFTEN_ENOUGH.items() if seen[what] < floor * SHARE} == {}
+    assert sum(r.starts > 1 for r in reports) > 200 * SHARE, "most runs are stopped somewhere"
+    assert sum(r.restores for r in reports) > 50 * SHARE
+    assert sum(r.aborted for r in reports) > 25 * SHARE
+    assert sum(r.savepoints for r in reports) > 25 * SHARE
+    assert sum(r.forks for r in reports) > 2 * SHARE
+    assert sum(r.given_up for r in reports) > 15 * SHARE
 
 
-SOONER = {"no_hold": 100, "torn_is_whole": 195, "no_adopt": 280, "not_the_last": 1490}
-"""A rare race: where to begin looking, to save time. Any seeds do."""
+SOONER = {"no_hold": 113, "torn_is_whole": 223, "no_adopt": 284, "no_void": 25, "not_the_last": 2322}
+"""A rare race: where to begin looking. Any seeds do."""
+FEW = 200
+"""A seed costs a tenth of a second. When schedules change, a rare race moves: then look for it and put it above."""
 
 
 @pytest.mark.parametrize("rule", SABOTAGES)
 def test_a_broken_rule_is_noticed(rule):
     first = SOONER.get(rule, 0)
-    assert any(_fails(seed, rule) for seed in range(first, first + 10_000))
+    assert any(_fails(seed, rule) for seed in range(first, first + FEW)), f"not in {FEW} seeds from {first} on"
 
 
 def _fails(seed: int, rule: str) -> bool:

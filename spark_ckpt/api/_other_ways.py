@@ -46,6 +46,7 @@ WAYS: Mapping[str, str] = {
     "nearestByJoin": "it multiplies rows, barriers among them; a join by a condition, or cogroup with applyInPandas",
     "randomSplit": 'withColumn("r", F.rand()), and where on it for each part',
     **dict.fromkeys(("mergeInto", "write", "writeTo"), "write with writeStream"),
+    "zip": 'both sides are projections of one stream: select("*", ...) with the columns of the other one',
     "toJSON": 'select(F.to_json(F.struct("id", "v")))',
 }
 

@@ -22,7 +22,7 @@ payments:  ## payments from Kafka into Kafka, PostgreSQL and Delta; starts the s
 test: lint  ## everything: lint, types, all tests, and some again on PySpark 4.3; SPARK=4.3: all tests on that
 	@$(TEST) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 ifeq ($(SPARK)$(PYTEST_ARGS),)
-	@SPARK=4.3 $(DEV) python -m pytest -m "smoke and not soak"
+	@SPARK=4.3 $(DEV) python -m pytest -m "smoke and not soak" tests/docs tests/plan tests/spark
 endif
 
 soak:  ## what takes hours: more examples, more kills; before a release

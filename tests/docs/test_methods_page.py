@@ -18,6 +18,7 @@ from spark_ckpt.api._other_ways import WAYS
 from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.types import CONTROL_COLUMNS
 
+pytestmark = pytest.mark.smoke  # a new PySpark has new methods
 PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text()
 SECTION = re.compile(r"^<!-- class: (\w+) -->\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \| (yes|else|no) \| ", re.MULTILINE)

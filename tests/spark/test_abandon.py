@@ -82,6 +82,7 @@ def conflict(ckpt: Any, new_input: Callable[[str, str], Input], tmp_path: Path) 
 EVERYTHING = [(1, 10), (2, 20), (3, 30)]
 
 
+@pytest.mark.smoke
 def test_what_stood_in_the_way_is_repaired_and_the_next_start_commits(conflict: Conflict) -> None:
     conflict.fail()
     conflict.do("drop trigger closed")

@@ -74,6 +74,7 @@ def _plain(df: Any, folder: Path) -> list[tuple[Any, ...]]:
 RUNS = [(1, SOME, 2), *(pytest.param(seed, tuple(KINDS), 3, marks=pytest.mark.soak) for seed in range(2, 8))]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("seed", "kinds", "lives"), RUNS)
 def test_what_comes_out_is_what_comes_out_of_spark(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, seed: int, kinds: Any, lives: int

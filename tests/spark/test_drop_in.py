@@ -66,6 +66,7 @@ def _ledger(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupSt
         yield pd.DataFrame([row], columns=["k", "n", "total", "name", "seen", "day", "flag", "exact", "items", "note"])
 
 
+@pytest.mark.smoke
 def test_state_of_many_types_is_got_updated_and_removed_as_in_spark(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
 ) -> None:

@@ -410,6 +410,7 @@ def test_rows_that_waited_under_another_condition_are_refused(ckpt: Any, new_inp
     assert job.rows() == [(1, soon), (1, later)]
 
 
+@pytest.mark.smoke
 def test_a_drain_puts_out_every_row_that_waits_for_a_partner(ckpt: Any, new_input: NewInput, job: Job) -> None:
     left, right = new_input("l", LEFT), new_input("r", RIGHT)
     later = BASE + timedelta(hours=1)

@@ -42,6 +42,7 @@ def _over_connect(folder: Path, *program: str) -> None:
     assert done.returncode == 0, done.stderr[-5000:]
 
 
+@pytest.mark.smoke
 def test_stateful_operators_over_connect_are_those_of_spark_and_chains_give_what_batch_gives(tmp_path: Path) -> None:
     for program in ("operators", "chains"):
         (tmp_path / program).mkdir()

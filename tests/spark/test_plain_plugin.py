@@ -57,6 +57,7 @@ def plain(spark: SparkSession, new_input: NewInput, tmp_path: Path) -> Plain:
     return Plain(spark, source, tmp_path)
 
 
+@pytest.mark.smoke
 def test_spark_finds_the_plugin_and_each_row_arrives_once_across_restarts(plain: Plain, tmp_path: Path) -> None:
     plain.run(plain.read().where("v % 2 = 1 or __ckpt_ctl is not null"))
     plain.source.add((4,), (5,))

@@ -77,6 +77,7 @@ def test_a_restore_reads_the_manifest_and_opens_state_only_when_a_key_is_touched
         (hidden / file.name).rename(file)
 
 
+@pytest.mark.smoke
 def test_distinct_values_are_a_table_of_their_own_and_go_where_the_counts_go(
     spark: SparkSession, ckpt: Any, source: Input, job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,6 +200,7 @@ def test_a_job_of_a_version_that_did_not_record_what_state_is_made_of_goes_on(
     assert "state of totals was written by a version" in caplog.text
 
 
+@pytest.mark.smoke
 def test_a_savepoint_outlives_the_job_and_starts_another_one(
     ckpt: Any, source: Input, job: Job, tmp_path: Path
 ) -> None:

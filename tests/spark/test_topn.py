@@ -81,6 +81,7 @@ RUNS = [(1, ("least", "computed"), 2)]
 RUNS += [pytest.param(seed, tuple(KINDS), 4, marks=pytest.mark.soak) for seed in range(2, 6)]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("seed", "kinds", "lives"), RUNS)
 def test_the_changes_fold_to_what_a_batch_of_spark_has(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, seed: int, kinds: Any, lives: int

@@ -125,6 +125,7 @@ def looked_at(grouped: Any, pandas: bool, **uid: str) -> Any:
     return grouped.transformWithState(Looking(False), "k int, seen string", "update", "None", **uid)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("pandas", [True, pytest.param(False, marks=pytest.mark.soak)], ids=["pandas", "rows"])
 def test_rows_keys_and_states_of_many_types_are_those_of_spark(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, pandas: bool

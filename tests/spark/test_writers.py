@@ -29,6 +29,7 @@ def rows_of(path: Path) -> list[Any]:
     return sorted(memory.read(str(path)).column("v").to_pylist())
 
 
+@pytest.mark.smoke
 def test_each_sink_gets_the_rows_of_its_condition_in_sparks_formats_and_folders(
     ckpt: Any, spark: SparkSession, data: Input, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

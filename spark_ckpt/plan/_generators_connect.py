@@ -21,7 +21,7 @@ from spark_ckpt.types import CTL
 SparkDF = Any
 
 _OF_ELEMENTS = {f"{name}{outer}" for name in ("explode", "posexplode", "inline") for outer in ("", "_outer")}
-_TEXT = re.compile(
+OF_TEXT = re.compile(
     rf"\s*({'|'.join(sorted(_OF_ELEMENTS, reverse=True))})\s*\((.*)\)(?:\s+as\s+(?:(`?\w+`?)|\((.*)\)))?\s*",
     re.IGNORECASE | re.DOTALL,
 )
@@ -79,7 +79,7 @@ class _Rewriter(PlanRewriter):
         return self._function("inline", [elements._expr])
 
     def _of_text(self, e: Any, child: Any) -> Any:
-        found = _TEXT.fullmatch(e._expr)
+        found = OF_TEXT.fullmatch(e._expr)
         elements = found and self._one_for_control(self._text(found[2]), child)
         if not found or elements is None:
             return e

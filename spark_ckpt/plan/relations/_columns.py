@@ -1,0 +1,80 @@
+"""Which column of the rows an expression of the client is. Driver; Spark Connect."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.connect import expressions as E
+
+from spark_ckpt.plan._connect_scope import parts_of
+from spark_ckpt.plan.condition import name_of
+from spark_ckpt.plan.relations._translation import Rows, Translation
+from spark_ckpt.types import CTL
+
+Expression = Any
+
+_STAR = re.compile(r"\s*(?:(?:\w+|`[^`]+`)\s*\.\s*)*\*.*", re.DOTALL)
+
+
+def is_control() -> Column:
+    return F.col(CTL).isNotNull()
+
+
+def is_data() -> Column:
+    return F.col(CTL).isNull()
+
+
+def bare(e: Expression) -> Expression:
+    """``e`` without aliases."""
+    while isinstance(e, E.ColumnAlias):
+        e = e._child
+    return e
+
+
+def identifier_of(e: Expression) -> str | None:
+    """The name that ``e`` is, and nothing around it."""
+    if isinstance(e, E.ColumnReference):
+        return str(e._unparsed_identifier)
+    name = name_of(e._expr) if isinstance(e, E.SQLExpression) else None
+    return None if name is None else str(name.text)
+
+
+def is_star(e: Expression) -> bool:
+    """Whether it stands for several columns of the rows."""
+    if isinstance(e, E.SQLExpression):
+        return _STAR.fullmatch(e._expr) is not None
+    return isinstance(e, E.UnresolvedStar | E.UnresolvedRegex)
+
+
+def is_whole(e: Expression) -> bool:
+    """Whether it is a star that stands for all columns."""
+    if isinstance(e, E.SQLExpression):
+        return bool(e._expr.strip() == "*")
+    return isinstance(e, E.UnresolvedStar) and e._unparsed_target is None and e._plan_id is None
+
+
+def is_text(e: Expression) -> bool:
+    """Whether it is SQL text that is more than a name."""
+    return isinstance(e, E.SQLExpression) and identifier_of(e) is None and not is_star(e)
+
+
+def place_of(of: Translation, rows: Rows, e: Expression) -> int | None:
+    """The place of the column of ``rows`` that ``e`` is; None if it is none, or if the name does not tell which."""
+    text = identifier_of(e)
+    parts = [] if text is None else parts_of(text)
+    if not parts:
+        return None
+    first = [i for i, name in enumerate(rows.shown) if of.same_name(name, parts[0])]
+    if len(parts) > 1 and first:
+        return None  # a field of it
+    found = [i for i, name in enumerate(rows.shown) if of.same_name(name, parts[-1])]
+    return found[0] if len(found) == 1 else None
+
+
+def column(e: Expression) -> Column:
+    from pyspark.sql.connect.column import Column as ConnectColumn
+
+    return ConnectColumn(e)

@@ -1,0 +1,89 @@
+"""``ApplyInPandasWithState`` and ``TransformWithState``: users' functions with state. Driver; Spark Connect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import types as T
+from pyspark.util import PythonEvalType
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.key_columns import arrow_columns, stored_name
+from spark_ckpt.plan.keyed_operator import keyed_rows
+from spark_ckpt.plan.processor_variables import variables_of
+from spark_ckpt.plan.relations._keys import Keyed, keyed
+from spark_ckpt.plan.relations._python_functions import function_of
+from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of
+from spark_ckpt.plan.relations._tree import kind_of
+from spark_ckpt.plan.relations._uids import given_uid
+from spark_ckpt.plan.session_confs import pandas_options
+from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.state.functions.base import StateFunction
+from spark_ckpt.state.functions.pandas_function import PandasStateFunction
+from spark_ckpt.state.processors.function import ProcessorFunction
+
+Relation = Any
+
+_ZONE = "spark.sql.session.timeZone"
+_TIME_MODES = {"none": "None", "processingtime": "ProcessingTime", "eventtime": "EventTime"}
+"""What PySpark takes in any letters -> what it calls them."""
+
+
+def function_with_state(of: Translation, node: Relation) -> Rows:
+    """``applyInPandasWithState``."""
+    state = _struct(node._state_schema)
+    state = T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in state.fields])
+    made = keyed(of, of.rows(node._child), node._grouping_cols, state.names)
+    output, conf = of.schema(node), of.spark.conf
+    function = PandasStateFunction(
+        function_of(node),
+        arrow_schema(made.keys.schema),
+        arrow_columns(made.rows.schema, made.inputs),
+        arrow_schema(output),
+        arrow_schema(state),
+        output_struct=output.json(),
+        state_struct=state.json(),
+        timeout=node._timeout_conf,
+        session_timezone=conf.get(_ZONE),
+        has_watermark=bool(made.rows.lineage.watermarks),
+        options=pandas_options(conf),
+    )
+    return _operator(of, node, made, function)
+
+
+def processor(of: Translation, node: Relation) -> Rows:
+    """``transformWithState`` and ``transformWithStateInPandas``."""
+    if node._initial_state_plan is not None:
+        raise InvalidInputError(f"{kind_of(node)}: initialState is not translated yet")
+    made = keyed(of, of.rows(node._child), node._grouping_cols, [])
+    pandas = node._function._function._eval_type == PythonEvalType.SQL_TRANSFORM_WITH_STATE_PANDAS_UDF
+    # PySpark keeps the user's processor in the object whose method is the function.
+    user, mode = function_of(node).__self__._stateful_processor, _TIME_MODES[node._time_mode.lower()]
+    output, conf = of.schema(node), of.spark.conf
+    function = ProcessorFunction(
+        user,
+        variables_of(user, mode, made.keys.schema.names),
+        arrow_schema(made.keys.schema),
+        arrow_columns(made.rows.schema, made.inputs),
+        arrow_schema(output),
+        output_struct=output.json(),
+        time_mode=mode,
+        pandas=pandas,
+        session_timezone=conf.get(_ZONE),
+        options=pandas_options(conf),
+        initial=False,
+        output_time=node._event_time_col_name or None,
+    )
+    return _operator(of, node, made, function)
+
+
+def _struct(text: str) -> T.StructType:
+    found = T._parse_datatype_json_string(text) if text.lstrip().startswith("{") else T.DataType.fromDDL(text)
+    assert isinstance(found, T.StructType)
+    return found
+
+
+def _operator(of: Translation, node: Relation, made: Keyed, function: StateFunction) -> Rows:
+    mode = node._output_mode.lower()
+    out = keyed_rows(made.rows.upstream(), given_uid(of, node), function, made.inputs, made.keys, mode)
+    return rows_of(out.recipe, out.lineage, node, out.schema)

@@ -1,0 +1,112 @@
+"""Relations that look at each row alone: in Arrow where every expression has a counterpart there, else in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import types as T
+from pyspark.sql.connect import plan as P
+from pyspark.sql.connect.dataframe import DataFrame
+
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.generators import for_control_rows
+from spark_ckpt.plan.in_arrow import Stays, in_arrow
+from spark_ckpt.plan.plan_check import check_operation, plan_nodes
+from spark_ckpt.plan.relations._columns import is_text
+from spark_ckpt.plan.relations._control_rows import aliased, carried
+from spark_ckpt.plan.relations._translation import Rows, Translation, own_names, rows_of
+from spark_ckpt.plan.relations._tree import alias_of, all_parts, empty, ids_in, kind_of, known_as
+from spark_ckpt.plan.udf_plan import for_data_rows
+from spark_ckpt.runtime.operations import Operation, Operations
+from spark_ckpt.runtime.stateless import control_row, with_control
+from spark_ckpt.types import CONTROL_COLUMNS
+
+Relation = Any
+Over = Callable[[Relation], Relation]
+"""From a relation with control columns to what becomes of it."""
+
+_IN_ARROW = (
+    "Project", "WithColumns", "Filter", "SubqueryAlias", "WithColumnsRenamed", "ToDF", "Drop", "NAFill", "NAReplace",
+)  # fmt: skip
+
+
+def step(of: Translation, node: Relation, rows: Rows) -> Rows:
+    """What ``node`` makes of ``rows``."""
+    schema, parent = of.schema(node), rows.recipe
+    full, here = with_control(schema), _in_arrow(of, node, rows)
+    _check_texts(of, node, rows)
+
+    def in_spark(df: DataFrame) -> DataFrame:
+        return over_frame(of, node, rows, df, lambda child: carried(of, node, rows, child))
+
+    def make(ctx: Any) -> Chain:
+        if isinstance(here, Stays):
+            return Chain(in_spark(ctx.frame(parent)), full)
+        return ctx.chain(parent).either(Operations(here), in_spark, full)
+
+    where = f"in Spark: {here.why}" if isinstance(here, Stays) else "in Python, if its rows are there"
+    lineage = replace(rows.lineage, places=(*rows.lineage.places, f"{kind_of(node)}: {where}"))
+    return rows_of(Recipe(make, (parent,)), lineage, node, schema)
+
+
+def carried_step(of: Translation, node: Relation, rows: Rows, over: Over, why: str) -> Rows:
+    """What ``node`` makes of ``rows``, where ``over`` gives the relation of it over a child with control columns."""
+    schema, parent = of.schema(node), rows.recipe
+    full = with_control(schema)
+
+    def make(ctx: Any) -> Chain:
+        return Chain(over_frame(of, node, rows, ctx.frame(parent), over), full)
+
+    lineage = replace(rows.lineage, places=(*rows.lineage.places, f"{kind_of(node)}: in Spark: {why}"))
+    return rows_of(Recipe(make, (parent,)), lineage, node, schema)
+
+
+def python_step(rows: Rows, operation: Operation, schema: T.StructType) -> Rows:
+    """``operation`` of ours over ``rows``, in Python wherever they are."""
+    full, parent = with_control(schema), rows.recipe
+    recipe = Recipe(lambda ctx: ctx.chain(parent).then(operation, full), (parent,))
+    return replace(rows, recipe=recipe, schema=schema, shown=tuple(schema.names))
+
+
+def over_frame(of: Translation, node: Relation, rows: Rows, df: DataFrame, over: Over) -> DataFrame:
+    """What ``over`` makes of ``df``, which has the columns of ``rows`` and the control columns behind them."""
+    child = under_names(node, rows, df)
+    before, after = of.frame(child), of.frame(over(child))
+    return for_data_rows(for_control_rows(after, before), before)
+
+
+def under_names(node: Relation, rows: Rows, df: DataFrame) -> Relation:
+    """``df``, whose columns are known by all that ``node`` may know those of ``rows`` by. Out of Python come names, and
+    nothing else; what Spark found by a plan id or an alias is the column of that name."""
+    made = df._plan
+    if rows.plan._plan_id not in ids_in(made):
+        if tuple(rows.schema.names) != rows.shown:
+            made = P.ToDF(made, [*rows.shown, *CONTROL_COLUMNS])
+        alias = alias_of(rows.plan)
+        made = made if alias is None else aliased(P.SubqueryAlias(None, alias), made)
+        made = known_as(made, rows.plan._plan_id)
+    asked = ids_in(rows.plan).intersection(getattr(e, "_plan_id", None) for e in all_parts(node))
+    for plan_id in asked - ids_in(made):
+        made = known_as(made, plan_id)
+    return made
+
+
+def _in_arrow(of: Translation, node: Relation, rows: Rows) -> tuple[Operation, ...] | Stays:
+    if kind_of(node) not in _IN_ARROW:
+        return Stays(f"{kind_of(node)} is Spark's")
+    if own_names(rows.shown) != list(rows.shown):
+        return Stays("several columns have one name")
+    before = under_names(node, rows, of.frame(empty(with_control(rows.schema))))
+    return in_arrow(of.frame(before), of.frame(carried(of, node, rows, before, guard=False)))
+
+
+def _check_texts(of: Translation, node: Relation, rows: Rows) -> None:
+    """Only the server knows what is in a SQL text. Raises ``InvalidInputError`` for what is not row by row."""
+    if not any(map(is_text, all_parts(node))):
+        return
+    full = with_control(rows.schema)
+    before = of.frame(under_names(node, rows, of.spark.createDataFrame(control_row(full), full)))
+    after = over_frame(of, node, rows, before, lambda child: carried(of, node, rows, child))
+    check_operation(kind_of(node), before, plan_nodes(before), after)

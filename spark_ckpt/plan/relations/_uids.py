@@ -1,0 +1,55 @@
+"""``df.uid("totals")``: the name of the state of the operator that a DataFrame ends with. Driver; Spark Connect.
+
+The client remembers it by the relation's plan id, which copies of the relation keep.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.names import checked_name
+from spark_ckpt.plan.analysed.ledger import How, entry_of
+from spark_ckpt.plan.keyed_operator import checked_uid
+from spark_ckpt.plan.relations._names import node_of
+from spark_ckpt.plan.relations._translation import Translation
+from spark_ckpt.plan.relations._tree import kind_of
+
+SparkDF = Any
+Relation = Any
+
+_uids: dict[int, str] = {}
+
+
+def with_uid(df: SparkDF, uid: str) -> SparkDF:
+    """As :func:`spark_ckpt.plan.analysed._uids.with_uid`."""
+    checked_name("operator uid", uid, TopologyError)
+    node = df._plan
+    while kind_of(node) == "SubqueryAlias":
+        node = node._child
+    if not is_operator(node):
+        raise InvalidInputError(
+            f"uid({uid!r}): expected a DataFrame that ends with an operator that keeps state, such as "
+            f"groupBy(...).agg(...) or dropDuplicates(...), found one that ends with {kind_of(node)}; call uid right "
+            "behind the operator"
+        )
+    _uids[node._plan_id] = uid
+    return df
+
+
+def given_uid(of: Translation, node: Relation) -> str | None:
+    """The uid of an operator's relation, None if it has none. Where one relation is used twice, the second use is
+    called by the uid and a number, ``totals-2``.
+
+    Raises ``TopologyError`` if the session's settings ask for a uid and there is none.
+    """
+    uid = _uids.get(node._plan_id)
+    if uid is None:
+        return checked_uid(None, of.session.config().require_uid)
+    copies = of.uses_of_uids[uid, node._plan_id]
+    of.uses_of_uids[uid, node._plan_id] += 1
+    return uid if not copies else f"{uid}-{copies + 1}"
+
+
+def is_operator(node: Relation) -> bool:
+    return entry_of(node_of(node) or "").how is How.OPERATOR

@@ -1,0 +1,186 @@
+"""Windows of time, ``F.window``: assigned in Arrow, as in classic Spark. Driver; Spark Connect.
+
+Spark's own analysis filters rows without a time, control rows among them. So the call of a window becomes a column of
+the rows, and the relation reads that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.connect import expressions as E
+from pyspark.sql.connect import plan as P
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.columns import free, quoted
+from spark_ckpt.plan.event_time import DELAY_KEY
+from spark_ckpt.plan.relations._columns import bare, column, is_whole, place_of
+from spark_ckpt.plan.relations._row_by_row import python_step, step
+from spark_ckpt.plan.relations._translation import Rows, Translation, with_own_names
+from spark_ckpt.plan.relations._tree import all_parts, kind_of, over, parts_of, rewritten, walk
+from spark_ckpt.plan.windows import WINDOW_KEYS, time_window
+from spark_ckpt.plan.windows import TimeWindow as Call
+from spark_ckpt.runtime.stateless import Project
+from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
+from spark_ckpt.types import CONTROL_COLUMNS
+
+Relation = Any
+Expression = Any
+
+
+@dataclass(frozen=True)
+class TimeWindow:
+    """``call`` as the user wrote it, None for a column that has windows already, which is in ``place``. ``field``: what
+    Spark shows of it."""
+
+    size: WindowSize
+    field: T.StructField
+    time: Column | None
+    call: Expression | None = None
+    place: int | None = None
+
+    @property
+    def event_time(self) -> bool:
+        """Whether a watermark ends the windows."""
+        return DELAY_KEY in self.field.metadata
+
+    @property
+    def local(self) -> bool:
+        """Whether its times have no zone."""
+        kind = self.field.dataType
+        assert isinstance(kind, T.StructType)
+        return isinstance(kind.fields[0].dataType, T.TimestampNTZType)
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """Rows with their windows, in the column ``shown``, and the starts of those, in ``key``."""
+
+    rows: Rows
+    shown: str
+    key: str
+    newest: bool = False
+
+
+def is_call(e: Expression) -> bool:
+    return isinstance(e, E.UnresolvedFunction) and e._name.lower() == "window"
+
+
+def call_in(node: Relation) -> Expression | None:
+    """The window that ``node`` computes: Spark takes one."""
+    return next((e for e in all_parts(node) if is_call(e)), None)
+
+
+def window_of(of: Translation, rows: Rows, e: Expression) -> TimeWindow | None:
+    """The window that ``e`` is: a call, or a column that has some already. None: it is none."""
+    call = bare(e)
+    if is_call(call):
+        (field,) = of.schema(P.Project(rows.plan, [column(e)])).fields
+        said = time_window(of.frame(rows.plan), column(e))
+        assert isinstance(said, Call)
+        return TimeWindow(said.size, field, said.time, call)
+    place = place_of(of, rows, e)
+    field = None if place is None else rows.schema.fields[place]
+    if field is None or WINDOW_KEYS["window"] not in field.metadata:
+        return None
+    return TimeWindow(_size_below(of, rows.plan, field.name), field, None, place=place)
+
+
+def _size_below(of: Translation, node: Relation, name: str) -> WindowSize:
+    """Of the windows in a column: those that are computed below."""
+    calls = {repr(e._args[1:]): (each, e) for each in walk(node) for e in all_parts(each) if is_call(e)}
+    if len(calls) != 1:
+        raise InvalidInputError(
+            f"{name}: expected one F.window(...) in front of a group by a column of windows, found {len(calls)}; group "
+            "by the window's start instead"
+        )
+    ((each, call),) = calls.values()
+    said = time_window(of.frame(each._child), column(call))
+    assert isinstance(said, Call)
+    return WindowSize(said.size.size, said.size.size)
+
+
+def windowed(of: Translation, rows: Rows, window: TimeWindow, name: str, newest: bool = False) -> Windowed:
+    """The rows, each once for each of its windows, or for the ``newest`` of them."""
+    rows = with_own_names(rows)
+    if window.place is not None:
+        shown, key = rows.schema.names[window.place], free(f"{name}_start", rows.schema.names)
+        schema = T.StructType([*rows.schema.fields, T.StructField(key, T.TimestampType())])
+        return Windowed(python_step(rows, TakeStarts(shown, key), schema), shown, key)
+    rows, time = _with_time(of, window, rows)
+    names = rows.schema.names
+    shown, key = free(name, names), free(f"{name}_start", [*names, name])
+    field = T.StructField(shown, window.field.dataType, True, window.field.metadata)
+    schema = T.StructType([*rows.schema.fields, field, T.StructField(key, T.TimestampType())])
+    operation = AssignWindows(time, shown, key, window.size, newest, window.local)
+    return Windowed(python_step(rows, operation, schema), shown, key, newest)
+
+
+def _with_time(of: Translation, window: TimeWindow, rows: Rows) -> tuple[Rows, str]:
+    """The rows, and the column of the time, which may have to be computed."""
+    assert window.time is not None
+    place = place_of(of, rows, window.time._expr)
+    kind = None if place is None else rows.schema.fields[place].dataType
+    if place is not None and isinstance(kind, T.TimestampType | T.TimestampNTZType):
+        return rows, rows.schema.names[place]
+    name = free("window_time", rows.shown)
+    time = window.time if window.local else window.time.cast("timestamp")
+    return step(of, P.Project(rows.plan, [column(E.UnresolvedStar(None)), time.alias(name)]), rows), name
+
+
+def with_window(of: Translation, node: Relation, rows: Rows, call: Expression) -> Rows:
+    """What ``node``, which computes one, makes of ``rows``."""
+    window = window_of(of, rows, call)
+    assert window is not None
+    made = windowed(of, rows, window, "window")
+    asked = P.WithColumns(rows.plan, [made.shown], [column(call)])
+    asked = P.WithColumns(asked, [made.key], [F.col(quoted(made.shown)).start])
+    window_rows = replace(made.rows, plan=asked, shown=(*rows.shown, made.shown, made.key))
+    out = step(of, over(node, asked, **_parts(of, node, rows, call, made.shown)), window_rows)
+    if kind_of(node) != "Project":
+        out = step(of, P.Drop(out.plan, [made.shown, made.key]), out)
+    return replace(out, plan=node, schema=of.schema(node), shown=tuple(of.schema(node).names))
+
+
+def _parts(of: Translation, node: Relation, rows: Rows, call: Expression, name: str) -> dict[str, Any]:
+    """What stands in ``node``, with the column ``name`` for ``call``."""
+
+    def put(e: Expression) -> Expression | None:
+        return E.ColumnReference(quoted(name)) if is_call(e) and repr(e) == repr(call) else None
+
+    if kind_of(node) == "Filter":
+        return {"filter": column(rewritten(node.filter._expr, put))}
+    if kind_of(node) == "WithColumns":
+        return {"_columns": [column(rewritten(c._expr, put)) for c in node._columns]}
+    if kind_of(node) != "Project":
+        raise InvalidInputError(f"{kind_of(node)}: compute F.window in a column in front of it, by withColumn")
+    found: list[Column] = []
+    for c in node._columns:
+        new = rewritten(c._expr, put)
+        if is_whole(c._expr):
+            found += [column(E.ColumnReference(quoted(n), rows.plan._plan_id)) for n in rows.shown]
+        elif new is c._expr or isinstance(new, E.ColumnAlias):
+            found.append(column(new))
+        else:
+            found.append(column(new).alias(of.schema(P.Project(rows.plan, [c])).names[0]))
+    return {"_columns": found}
+
+
+def refuse_calls_in(columns: list[Any]) -> None:
+    """Raises ``InvalidInputError`` for a window inside of another expression than a key."""
+    if any(is_call(part) for c in columns for part in parts_of(c._expr)):
+        raise InvalidInputError(
+            "Aggregate: over Spark Connect a window is one of the keys, as it is; for others compute it in front of "
+            'groupBy, as in withColumn("w", F.window("t", "1 hour"))'
+        )
+
+
+def without_shown(made: Windowed, columns: int) -> Rows:
+    """The rows as they were, and the start of the window in the last column."""
+    fields = made.rows.schema.fields
+    schema = T.StructType([*fields[:columns], fields[-1]])
+    return python_step(made.rows, Project([*schema.names, *CONTROL_COLUMNS]), schema)

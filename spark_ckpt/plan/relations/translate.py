@@ -1,0 +1,101 @@
+"""Walks the tree of Spark Connect's client and makes of each relation what the ledger says. Driver; Spark Connect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.analysed.ledger import Entry, How, entry_of
+from spark_ckpt.plan.analysed.translate import Translated
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.lineage import Lineage, SourceNode
+from spark_ckpt.plan.relations._aggregates import aggregate
+from spark_ckpt.plan.relations._duplicates import deduplicate
+from spark_ckpt.plan.relations._event_times import watermark
+from spark_ckpt.plan.relations._keyed_functions import function_with_state, processor
+from spark_ckpt.plan.relations._leaves import source_of
+from spark_ckpt.plan.relations._names import TEXTS, node_of, why_not
+from spark_ckpt.plan.relations._ordered import limit, sort
+from spark_ckpt.plan.relations._python_functions import map_rows
+from spark_ckpt.plan.relations._row_by_row import step
+from spark_ckpt.plan.relations._rules import in_stream_form
+from spark_ckpt.plan.relations._static_joins import join
+from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of
+from spark_ckpt.plan.relations._tree import kind_of
+from spark_ckpt.plan.relations._unions import union
+from spark_ckpt.plan.relations._windows import call_in, with_window
+from spark_ckpt.runtime.stateless import with_control
+
+SparkDF = Any
+Relation = Any
+
+
+def translated(session: Any, df: SparkDF) -> Translated:
+    """As :func:`spark_ckpt.plan.analysed.translate.translated`, of a DataFrame of Spark Connect."""
+    walk = Walk(session)
+    walk.schema(df._plan)  # what Spark refuses, it refuses as the user wrote it
+    rows = walk.rows(in_stream_form(walk, df._plan))
+    return Translated(session, rows.recipe, rows.lineage, rows.schema)
+
+
+class Walk(Translation):
+    """From the sinks' end of a tree to its sources."""
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self._sources: dict[SourceNode, Recipe] = {}
+
+    def rows(self, node: Relation) -> Rows:
+        source = source_of(node)
+        if source is not None:
+            return self._source(node, source)
+        entry = self._entry(node)
+        if entry.how is How.REFUSED:
+            raise InvalidInputError(f"{kind_of(node)}: {entry.says}")
+        if entry.by not in HANDLERS:
+            raise InvalidInputError(f"{kind_of(node)}: it is not translated over Spark Connect")
+        return HANDLERS[entry.by](self, node)
+
+    def _entry(self, node: Relation) -> Entry:
+        if kind_of(node) in (*TEXTS, "Read") and not getattr(node, "_is_streaming", False):
+            raise InvalidInputError(
+                f"{kind_of(node)}: over Spark Connect, the client does not see what a SQL text or a view has of a "
+                "stream; write it with methods of the stream's DataFrame"
+            )
+        name = node_of(node)
+        if name is None:
+            raise InvalidInputError(f"{kind_of(node)}: {why_not(node)}")
+        return entry_of(name)
+
+    def _source(self, node: Relation, source: SourceNode) -> Rows:
+        """A source is read once, however often it stands in the tree."""
+        schema = self.schema(node)
+        chain = Chain(source, with_control(schema))
+        recipe = self._sources.setdefault(source, Recipe(lambda _ctx: chain))
+        return rows_of(recipe, Lineage(1, (source,)), node, schema)
+
+
+def computed(of: Translation, node: Relation) -> Rows:
+    call, rows = call_in(node), of.rows(node._child)
+    return step(of, node, rows) if call is None else with_window(of, node, rows, call)
+
+
+HANDLERS: dict[str, Callable[[Translation, Relation], Rows]] = {
+    "projection": computed,
+    "row by row": computed,
+    "names only": computed,
+    "expand": computed,
+    "aggregate": aggregate,
+    "deduplicate": deduplicate,
+    "function with state": function_with_state,
+    "join": join,
+    "limit": limit,
+    "metrics": computed,
+    "map rows": map_rows,
+    "processor": processor,
+    "sort": sort,
+    "union": union,
+    "watermark": watermark,
+}
+"""What the ledger names, by its name there."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.util import PythonEvalType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.key_columns import arrow_columns, stored_name
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
 from spark_ckpt.plan.keyed_operator import keyed_rows
 from spark_ckpt.plan.processor_variables import variables_of
-from spark_ckpt.plan.relations._keys import Keyed, keyed
+from spark_ckpt.plan.relations._columns import place_of
 from spark_ckpt.plan.relations._python_functions import function_of
-from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of
+from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of, with_own_names
 from spark_ckpt.plan.relations._tree import kind_of
 from spark_ckpt.plan.relations._uids import given_uid
 from spark_ckpt.plan.session_confs import pandas_options
@@ -33,38 +35,38 @@ def function_with_state(of: Translation, node: Relation) -> Rows:
     """``applyInPandasWithState``."""
     state = _struct(node._state_schema)
     state = T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in state.fields])
-    made = keyed(of, of.rows(node._child), node._grouping_cols, state.names)
+    rows, keys = _keyed(of, node, state.names)
     output, conf = of.schema(node), of.spark.conf
     function = PandasStateFunction(
         function_of(node),
-        arrow_schema(made.keys.schema),
-        arrow_columns(made.rows.schema, made.inputs),
+        arrow_schema(keys.schema),
+        arrow_columns(rows.schema, rows.schema.names),
         arrow_schema(output),
         arrow_schema(state),
         output_struct=output.json(),
         state_struct=state.json(),
         timeout=node._timeout_conf,
         session_timezone=conf.get(_ZONE),
-        has_watermark=bool(made.rows.lineage.watermarks),
+        has_watermark=bool(rows.lineage.watermarks),
         options=pandas_options(conf),
     )
-    return _operator(of, node, made, function)
+    return _operator(of, node, rows, function, keys)
 
 
 def processor(of: Translation, node: Relation) -> Rows:
     """``transformWithState`` and ``transformWithStateInPandas``."""
     if node._initial_state_plan is not None:
         raise InvalidInputError(f"{kind_of(node)}: initialState is not translated yet")
-    made = keyed(of, of.rows(node._child), node._grouping_cols, [])
+    rows, keys = _keyed(of, node, [])
     pandas = node._function._function._eval_type == PythonEvalType.SQL_TRANSFORM_WITH_STATE_PANDAS_UDF
     # PySpark keeps the user's processor in the object whose method is the function.
     user, mode = function_of(node).__self__._stateful_processor, _TIME_MODES[node._time_mode.lower()]
     output, conf = of.schema(node), of.spark.conf
     function = ProcessorFunction(
         user,
-        variables_of(user, mode, made.keys.schema.names),
-        arrow_schema(made.keys.schema),
-        arrow_columns(made.rows.schema, made.inputs),
+        variables_of(user, mode, keys.schema.names),
+        arrow_schema(keys.schema),
+        arrow_columns(rows.schema, rows.schema.names),
         arrow_schema(output),
         output_struct=output.json(),
         time_mode=mode,
@@ -74,7 +76,7 @@ def processor(of: Translation, node: Relation) -> Rows:
         initial=False,
         output_time=node._event_time_col_name or None,
     )
-    return _operator(of, node, made, function)
+    return _operator(of, node, rows, function, keys)
 
 
 def _struct(text: str) -> T.StructType:
@@ -83,7 +85,22 @@ def _struct(text: str) -> T.StructType:
     return found
 
 
-def _operator(of: Translation, node: Relation, made: Keyed, function: StateFunction) -> Rows:
+def _keyed(of: Translation, node: Relation, state: list[str]) -> tuple[Rows, Keys]:
+    """The rows and their keys, which Spark Connect takes as columns only. ``state``: names in the function's state."""
+    of.schema(node)  # raises as Spark does
+    rows = of.rows(node._child)
+    places = [place_of(of, rows, key._expr) for key in node._grouping_cols]
+    if None in places:
+        raise InvalidInputError(f"{kind_of(node)}: expected keys with names of their own; rename those of {rows.shown}")
+    rows = with_own_names(rows)
+    fields = [rows.schema.fields[place] for place in places if place is not None]
+    names = [f.name for f in fields]
+    kept = T.StructType([T.StructField(f.name, f.dataType, True) for f in fields])
+    keys = Keys({n: F.col(quoted(n)) for n in names}, kept, frozenset(names))
+    return rows, keys.named_for(rows.schema.names, state)
+
+
+def _operator(of: Translation, node: Relation, rows: Rows, function: StateFunction, keys: Keys) -> Rows:
     mode = node._output_mode.lower()
-    out = keyed_rows(made.rows.upstream(), given_uid(of, node), function, made.inputs, made.keys, mode)
+    out = keyed_rows(rows.upstream(), given_uid(of, node), function, rows.schema.names, keys, mode)
     return rows_of(out.recipe, out.lineage, node, out.schema)

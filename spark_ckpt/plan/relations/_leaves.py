@@ -22,19 +22,15 @@ _known: dict[int, SourceNode] = {}
 
 def stream_frame(spark: Any, source: SourceNode, schema: StructType) -> SparkDF:
     """The DataFrame that is ``source``: PySpark's own, with the columns of ``schema``."""
-    made = _nulls(spark, schema)
+    columns = [F.lit(None).cast(f.dataType).alias(f.name, metadata=f.metadata) for f in schema.fields]
+    made = spark.readStream.format("rate").load().select(*columns)
     _known[made._plan._plan_id] = source
     return made
 
 
-def nulls_of(spark: Any, schema: StructType) -> Relation:
-    """A stream of no source with these columns, to ask Spark by."""
-    return _nulls(spark, schema)._plan
-
-
-def _nulls(spark: Any, schema: StructType) -> SparkDF:
-    columns = [F.lit(None).cast(f.dataType).alias(f.name, metadata=f.metadata) for f in schema.fields]
-    return spark.readStream.format("rate").load().select(*columns)
+def any_stream(spark: Any, schema: StructType) -> Relation:
+    """A stream of no source with these columns, to ask Spark's optimizer by: it knows nothing of their values."""
+    return spark.readStream.format("rate").load().mapInArrow(lambda batches: batches, schema)._plan
 
 
 def source_of(node: Relation) -> SourceNode | None:

@@ -22,7 +22,7 @@ NODES = {
 
 NOT_OF_STREAMS = {
     "a table": (
-        "CachedRelation", "CachedRemoteRelation", "ChunkedCachedLocalRelation", "CommonInlineUserDefinedDataSource",
+        "CachedRemoteRelation", "ChunkedCachedLocalRelation", "CommonInlineUserDefinedDataSource",
         "CommonInlineUserDefinedTableFunction", "LocalRelation", "Parse", "Range", "UnresolvedTableValuedFunction",
     ),
     "changes of a table, which Spark itself reads": ("RelationChanges",),
@@ -42,8 +42,8 @@ NOT_OF_STREAMS = {
 }  # fmt: skip
 """Why a stream does not go through them -> relations."""
 
-TEXTS = ("SQL", "WithRelations")
-"""Text that the server parses: the client does not know what is in it."""
+TEXTS = ("CachedRelation", "SQL", "WithRelations")
+"""Text that the server parses: the client does not know what is in it. ``spark.sql`` is a cached one."""
 _SET_OPERATIONS = {"intersect": "Intersect", "except": "Except"}
 
 

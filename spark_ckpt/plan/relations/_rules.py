@@ -17,7 +17,7 @@ from pyspark.sql.connect import plan as P
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan import plan_text
 from spark_ckpt.plan.relations._columns import column
-from spark_ckpt.plan.relations._leaves import nulls_of
+from spark_ckpt.plan.relations._leaves import any_stream
 from spark_ckpt.plan.relations._translation import Translation
 from spark_ckpt.plan.relations._tree import (
     alias_of,
@@ -145,7 +145,7 @@ def _check(of: Translation, node: Relation) -> None:
 def _bare(of: Translation, node: Relation) -> Relation:
     """``node``, where the first watermark of each stream is over rows that nothing was done to."""
     if kind_of(node) == "WithWatermark" and not any(kind_of(e) == "WithWatermark" for e in _all(node._child)):
-        leaf = nulls_of(of.spark, of.schema(node._child))
+        leaf = any_stream(of.spark, of.schema(node._child))
         for plan_id in ids_in(node._child):
             leaf = known_as(leaf, plan_id)
         return over(node, leaf)

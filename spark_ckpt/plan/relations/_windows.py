@@ -141,9 +141,15 @@ def with_window(of: Translation, node: Relation, rows: Rows, call: Expression) -
     asked = P.WithColumns(asked, [made.key], [F.col(quoted(made.shown)).start])
     window_rows = replace(made.rows, plan=asked, shown=(*rows.shown, made.shown, made.key))
     out = step(of, over(node, asked, **_parts(of, node, rows, call, made.shown)), window_rows)
-    if kind_of(node) != "Project":
+    if kind_of(node) == "WithColumns":
         out = step(of, P.Drop(out.plan, [made.shown, made.key]), out)
+    elif kind_of(node) == "Filter":  # Spark leaves the window in front of the columns
+        out = step(of, P.Project(out.plan, [F.col(quoted(made.shown)), *_columns_of(rows)]), out)
     return replace(out, plan=node, schema=of.schema(node), shown=tuple(of.schema(node).names))
+
+
+def _columns_of(rows: Rows) -> list[Column]:
+    return [column(E.ColumnReference(quoted(name), rows.plan._plan_id)) for name in rows.shown]
 
 
 def _parts(of: Translation, node: Relation, rows: Rows, call: Expression, name: str) -> dict[str, Any]:
@@ -162,7 +168,7 @@ def _parts(of: Translation, node: Relation, rows: Rows, call: Expression, name: 
     for c in node._columns:
         new = rewritten(c._expr, put)
         if is_whole(c._expr):
-            found += [column(E.ColumnReference(quoted(n), rows.plan._plan_id)) for n in rows.shown]
+            found += _columns_of(rows)
         elif new is c._expr or isinstance(new, E.ColumnAlias):
             found.append(column(new))
         else:

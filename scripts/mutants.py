@@ -23,9 +23,12 @@ from mutations import MUTATIONS, Mutation
 ROOT = Path(__file__).resolve().parents[1]
 _PROTOCOL = (
     "source", "source_time", "drain", "coordinator", "aligner", "commit", "startup", "recovery", "refusal", "abandon",
-    "scenarios", "checkpoint_state", "weights", "aligner_table", "life", "lost_barriers", "evolution",
+    "scenarios", "checkpoint_state", "weights", "aligner_table", "life", "lost_barriers", "evolution", "setback",
 )  # fmt: skip
-_SHELL = ("sources/test_source_reader.py", "storage/test_torn_records.py", "storage/test_damage.py")
+_SHELL = (
+    "sources/test_source_reader.py", "storage/test_start_facts.py", "storage/test_torn_records.py",
+    "storage/test_damage.py",
+)  # fmt: skip
 _STORAGE = ("storage/test_record_store.py", "storage/test_state_table.py", "storage/test_gc.py")
 _SINKS = (
     "sinks/test_sink_conformance.py", "sinks/test_memory_sink.py", "sinks/test_files_sink.py",
@@ -93,6 +96,8 @@ def _tests(file: str) -> tuple[str, ...]:
     room = file.partition("/")[0]
     if room == "sinks":
         return _SINKS
+    if file == "jobs/compared_sinks.py":
+        return ("sinks/test_set_back.py",)
     own = {"jobs": _SHELL, "runtime": _SHELL, "storage": _STORAGE}.get(room, ("storage/test_damage.py",))
     return (*own, *(f"protocol/test_protocol_{name}.py" for name in _PROTOCOL))
 

@@ -198,6 +198,18 @@ MUTATIONS = (
     Mutation(_SOURCE_IO, "a generation's own announcements count", "if generation == step.generation)", ")"),
     Mutation(_SOURCE_IO, "the newest that is complete", "if self._name_of(k) is Name.COMPLETION), 0)", "), 0)"),
     Mutation(_SOURCE_IO, "a withdrawal is seen", "if a is not None and a.error is not None)", "if False)"),
+    Mutation(
+        _WATCH,
+        "who is fenced blames no operation",
+        "raise unless_fenced(run, ControlColumnsError(_message(found.reason, triggers.source.plain_operations)))",
+        "raise ControlColumnsError(_message(found.reason, triggers.source.plain_operations))",
+    ),
+    Mutation(
+        _SOURCE_IO,
+        "what a newer driver announces stays",
+        "if generation < self.run_spec.generation:",
+        "if generation != self.run_spec.generation:",
+    ),
     Mutation(_WATCH, "what is over is not lost", "if triggers.is_over(checkpoint):", "if False:"),
     Mutation(
         _WATCH, "what an earlier start sent is no fault of this query", "sent=checkpoint in self._sent", "sent=True"

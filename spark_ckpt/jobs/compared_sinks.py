@@ -7,7 +7,7 @@ from spark_ckpt.errors import RetryableError
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, sink_place
 from spark_ckpt.protocol.records import CompletionRecord, VoidRecord
-from spark_ckpt.protocol.setback import is_accepted, refuse_set_back, set_back, shown_by
+from spark_ckpt.protocol.setback import is_accepted, refuse_set_back, refuse_staged_before, set_back, shown_by
 from spark_ckpt.sinks.together import ask_sinks
 from spark_ckpt.storage.job_paths import JobPaths
 from spark_ckpt.storage.retry import Retry
@@ -28,9 +28,13 @@ def compare_sinks(run: RunSpec, sinks: tuple[SinkSpec, ...]) -> None:
     made = {spec.id: spec.make(place) for spec in sinks}
     found = ask_sinks(run.identity, made, Retry.of(run.config))
     differ = set_back(expected, known, found)
-    refused = [d for d in differ if not is_accepted(d, records.accepted())]
+    accepted = records.accepted()
+    refused = [d for d in differ if not is_accepted(d, accepted)]
     if refused:
         raise refuse_set_back(run.job, refused, completions, found).error()
+    gone = refuse_staged_before(run.job, differ, accepted, records.batches(run.origin), at.checkpoint if at else 0)
+    if gone is not None:
+        raise gone.error()
     ahead = max((d.found for d in differ if d.is_ahead), default=None)
     if ahead is not None:
         # Its reader has begun to count where the folder stood, and the sink knows these ids with other rows.

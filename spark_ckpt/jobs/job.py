@@ -204,7 +204,8 @@ class Job(Hinting):
                 f"job {self.name!r}: expected one of its sinks {sorted(sinks)} and the id of a checkpoint, or 0, "
                 f"found {sink!r} and {checkpoint}"
             )
-        records.accept(AcceptedRecord(sink, checkpoint, records.newest_known(), clock.now_ms()))
+        newest = max(records.ids("generations"), default=0)
+        records.accept(AcceptedRecord(sink, checkpoint, records.newest_known(), clock.now_ms(), newest))
 
     def abandoned(self) -> list[AbandonedRecord]:
         """What was given up by hand, of the checkpoints that are retained."""

@@ -291,9 +291,10 @@ class AbandonedRecord(_Record):
 @dataclass(frozen=True)
 class AcceptedRecord(_Record):
     """By hand: the job may start though ``sink`` shows ``checkpoint`` as its newest, and not what the job committed
-    there. ``known``: the newest checkpoint that the folder had heard of by then."""
+    there. ``known``: the newest checkpoint that the folder had heard of by then; ``generation``: its newest one."""
 
     sink: str
     checkpoint: Count
     known: Count
     time_ms: int
+    generation: int = later(0)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from spark_ckpt.protocol.records import AcceptedRecord, CompletionRecord, Shown
+from spark_ckpt.protocol.records import AcceptedRecord, BatchRecord, CompletionRecord, Shown
 from spark_ckpt.protocol.topology import Refuse
 
 
@@ -114,10 +114,34 @@ def moved(expected: Mapping[str, tuple[int, str]], found: Mapping[str, SinkFound
 
 def is_accepted(found: SetBack, accepted: Iterable[AcceptedRecord]) -> bool:
     """A later set-back to the same checkpoint is another one: then more had been committed by then."""
-    return any(
-        (a.sink, a.checkpoint) == (found.sink, found.found) and (found.is_ahead or found.expected <= a.known)
-        for a in accepted
+    return any(found.is_ahead or found.expected <= a.known for a in _of(found, accepted))
+
+
+def refuse_staged_before(
+    job: str,
+    differ: Iterable[SetBack],
+    accepted: Collection[AcceptedRecord],
+    batches: Iterable[BatchRecord],
+    after: int,
+) -> Refuse | None:
+    """Whether the job would go on with rows that were staged before a set-back, which is accepted.
+
+    They went with the target; or the folder's older batch records name what was committed since. No sink could ever
+    commit them. ``batches``: those of the origin that goes on, from checkpoint ``after``.
+    """
+    by = {d.sink: max(a.generation for a in _of(d, accepted)) for d in differ}
+    lost = sorted({c.sink for b in batches for c in b.staged if c.epoch > after and b.generation <= by.get(c.sink, 0)})
+    if not lost:
+        return None
+    return Refuse(
+        f"job {job!r}: the set-back is accepted, and batches at this checkpointLocation staged rows for "
+        f"{' and '.join(map(repr, lost))} before it, which may be gone: expected another, empty checkpointLocation, "
+        f"where the job reads them again from {f'checkpoint {after}' if after else 'the beginning'}"
     )
+
+
+def _of(found: SetBack, accepted: Iterable[AcceptedRecord]) -> list[AcceptedRecord]:
+    return [a for a in accepted if (a.sink, a.checkpoint) == (found.sink, found.found)]
 
 
 # --- what is said ------------------------------------------------------------------------------------------------
@@ -201,6 +225,6 @@ def _accepting(job: str, differ: tuple[SetBack, ...]) -> str:
         means.append("that rows since the folder's newest checkpoint are written there again")
     call = f"`spark_ckpt.job(dir, {job!r}).accept({differ[0].found}, sink={differ[0].sink!r})`"
     return (
-        f"accept, knowingly, {' and '.join(means)}: {calls} (in Python {call}), then start again. Where the query "
-        "writes to another target on purpose: give the sink another uid"
+        f"accept, knowingly, {' and '.join(means)}: {calls} (in Python {call}), then start again, at an empty "
+        "checkpointLocation. Where the query writes to another target on purpose: give the sink another uid"
     )

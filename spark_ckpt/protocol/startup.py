@@ -34,7 +34,15 @@ from spark_ckpt.protocol.records import (
     VoidRecord,
 )
 from spark_ckpt.protocol.recovery import GoOn, Refuse, RestoreFrom, StartFacts, StartFresh, decide_start
-from spark_ckpt.protocol.setback import SinkFound, is_accepted, moved, refuse_set_back, set_back, shown_by
+from spark_ckpt.protocol.setback import (
+    SinkFound,
+    is_accepted,
+    moved,
+    refuse_set_back,
+    refuse_staged_before,
+    set_back,
+    shown_by,
+)
 from spark_ckpt.protocol.steps import (
     AbortSink,
     Created,
@@ -169,6 +177,12 @@ def _compared(
     refused = [d for d in differ if not is_accepted(d, facts.accepted)]
     if refused:
         return refuse_set_back(job, refused, facts.completions, shown), False
+    if isinstance(decision, GoOn):
+        batches = (b for b in facts.batches if b.origin == decision.origin)
+        after = decision.newest.checkpoint if decision.newest else 0
+        gone = refuse_staged_before(job, differ, facts.accepted, batches, after)
+        if gone is not None:
+            return gone, False
     # The sink knows these ids with other rows. Stopped in here: the ids that are void by then stay so, and the rest of
     # it is still ahead of the folder.
     for k in (*facts.open_triggers, *sorted(ahead)) if ahead else ():

@@ -9,7 +9,7 @@ from spark_ckpt.errors import CorruptStorageError, FencedError
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.protocol.records import GenerationRecord, Topology
-from spark_ckpt.runtime.operator._fencing import unless_fenced
+from spark_ckpt.runtime._fencing import unless_fenced
 
 TOPOLOGY = Topology(1, 1, ("s",), {}, ("out",))
 

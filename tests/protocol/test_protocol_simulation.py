@@ -33,6 +33,11 @@ OFTEN_ENOUGH = {
     "a source ends": 200,
     "a caller stops waiting": 40,
     "a halted driver moves": 1000,
+    "a target is set back": 10,
+    "a folder is set back": 6,
+    "a set-back is followed: accept": 6,
+    "a set-back is followed: restore": 4,
+    "a set-back is followed: put back": 6,
 }
 """What schedules are there for, and how often it must really happen in 400 of them; `make simulate` tries 10,000."""
 SHARE = SEEDS / 400

@@ -9,6 +9,7 @@ import pytest
 from spark_ckpt.errors import ConfigError, FencedError, InvalidInputError, TopologyError
 from spark_ckpt.protocol.records import (
     REFUSED,
+    AcceptedRecord,
     BatchRecord,
     CommittedRecord,
     CompletionRecord,
@@ -187,10 +188,122 @@ def test_a_rollback_that_failed_to_start_binds_no_later_start():
     job.records.put("committed", 1, CommittedRecord(1, 1, 0))
     shell = Shell(job, TOPOLOGY, Location("spark1"))
     shell.restore = 1
-    job.sink.refusals, job.sink.ledger["job", "append", 1] = 1.0, (b"done",)
+    job.sink.refusals, job.sink.targets["job", "append"].ledger[1] = 1.0, (b"done",)
     with pytest.raises(InvalidInputError, match="could not commit it"):
         job.start(shell=shell)
     assert job.records.get("generations", 2).origin == REFUSED
     job.sink.refused.clear()
     job.sink.refusals = 0.0
     assert job.start().decision.checkpoint.checkpoint == 2
+
+
+# --- sinks and folder that do not belong together -----------------------------------------------------------------
+
+
+class Committed(Folder):
+    """As :class:`Folder`, with checkpoint 1 committed; the sink shows ``newest``."""
+
+    def __init__(self, newest: int) -> None:
+        super().__init__()
+        self.records.put("committed", 1, CommittedRecord(1, 1, 0))
+        self.sink.committed.add(b"done")
+        self.shows(newest)
+
+    def shows(self, newest: int) -> None:
+        self.sink.targets["job", "append"].ledger = {newest: (b"done",)} if newest else {}
+
+    def accept(self, checkpoint: int, known: int = 1, generation: int = 9) -> None:
+        record = AcceptedRecord("append", checkpoint, known, 0, generation)
+        self.records.with_store(lambda r: r.accept(record))
+
+    def go_on(self):
+        return self.start("spark0", offsets={1: {"source0": {"origin": 1}}})
+
+    def looks(self) -> list[str]:
+        return [s for s in self.steps if s in ("ReadStartFacts", "ReadSinks", "CreateVoid")]
+
+
+NOTHING = ("CommitSinks", "CommitSink", "AbortSink", "CreateVoid", "WriteAborted", "DropBatches", "WriteCommitted")
+
+
+@pytest.mark.parametrize("newest", [0, 5])
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_sink_that_is_behind_or_ahead_is_refused_before_anything_is_committed_or_given_up(newest, restarted):
+    job = Committed(newest)
+    with pytest.raises(ConfigError, match=r"Nothing was changed\. Ways out:"):
+        job.go_on() if restarted else job.start()
+    assert not [s for s in job.steps if s in NOTHING]
+    assert job.records.get("generations", 2).origin == REFUSED
+    job.shows(1)
+    assert isinstance(job.start().decision, RestoreFrom), "the newer copy was put back"
+
+
+def test_what_an_older_driver_completes_while_a_start_looks_is_no_sink_ahead():
+    job = Committed(1)
+    shell = Shell(job, TOPOLOGY, Location("spark1"))
+    ask = shell._ReadSinks
+
+    def older_driver_is_quicker(step):
+        if 2 not in job.records.completions():
+            job.records.put("checkpoints", 2, replace(job.done, checkpoint=2, committables=()))
+            job.records.put("committed", 2, CommittedRecord(2, 1, 0))
+            job.shows(2)
+        return ask(step)
+
+    shell._ReadSinks = older_driver_is_quicker
+    assert job.start(shell=shell).decision.checkpoint.checkpoint == 2
+    assert job.looks() == ["ReadStartFacts", "ReadSinks", "ReadStartFacts", "ReadSinks"]
+
+
+def test_a_start_looks_once_where_sink_and_folder_belong_together():
+    job = Committed(1)
+    job.go_on()
+    assert job.looks() == ["ReadStartFacts", "ReadSinks"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_accepted_a_sink_that_is_ahead_keeps_its_ids_wherever_the_start_is_stopped(when, times):
+    job = Committed(5)
+    job.accept(5)
+    for _ in range(times):
+        job.world.stop_at = f"{when} CreateVoid"
+        with pytest.raises(Crash):
+            job.start()
+    started = job.start()
+    assert started.decision.checkpoint == job.done
+    assert job.records.voids() == {2, 5}, "what is open, and what the sink knows with other rows"
+    assert job.records.with_store(lambda r: r.newest_id()) == 5, "the next checkpoint is 6"
+
+
+def test_accepted_a_sink_that_is_behind_goes_on_from_the_newest_checkpoint():
+    job = Committed(0)
+    job.accept(0)
+    assert job.start().decision.checkpoint == job.done
+    assert job.records.voids() == {2}
+
+
+@pytest.mark.parametrize(
+    ("newest", "generation", "goes_on"), [(0, 9, False), (5, 9, False), (0, 0, True), (5, 0, True)]
+)
+def test_rows_that_were_staged_before_an_accepted_set_back_are_read_again_elsewhere(newest, generation, goes_on):
+    """They went with the target, so no sink could ever commit the checkpoint that has them. What a later generation
+    staged is there."""
+    job = Committed(newest)
+    job.accept(newest, generation=generation)
+    if goes_on:
+        assert isinstance(job.go_on().decision, GoOn)
+        return
+    with pytest.raises(ConfigError, match=r"expected another, empty checkpointLocation.* from checkpoint 1"):
+        job.go_on()
+    assert not [s for s in job.steps if s in NOTHING]
+    assert job.start().decision.checkpoint == job.done
+
+
+def test_going_back_on_purpose_finds_a_sink_that_shows_more():
+    job = Committed(2)
+    job.records.put("checkpoints", 2, replace(job.done, checkpoint=2, batch=1, committables=()))
+    job.records.put("committed", 2, CommittedRecord(2, 1, 0))
+    shell = Shell(job, TOPOLOGY, Location("spark1"))
+    shell.restore = 1
+    assert job.start(shell=shell).decision.checkpoint.checkpoint == 1

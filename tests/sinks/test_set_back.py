@@ -8,17 +8,22 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from spark_ckpt.cli import app
-from spark_ckpt.errors import CkptError, InvalidInputError
+from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import CkptError, InvalidInputError, RetryableError
+from spark_ckpt.jobs.compared_sinks import compare_sinks
 from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.sink_records import record_sinks
 from spark_ckpt.jobs.spec import RunSpec
-from spark_ckpt.jobs.start import checked_sinks
+from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks
+from spark_ckpt.protocol.records import Topology
 from spark_ckpt.storage.job_paths import JobPaths
-from tests.sinks.sinks_job import Job, Rows
+from tests.sinks.sinks_job import SCHEMA, Job, Rows
 
 COPIED, LAST = 2, 4
 ROWS: Rows = [(k, f"of {k}") for k in range(1, LAST + 1)]
@@ -240,6 +245,59 @@ def test_an_older_folder_that_is_accepted_counts_on_behind_what_sinks_show(job: 
     twice = sorted([*ROWS, *ROWS[COPIED:]])
     job.check(twice, ROWS)
     start(job)
+
+
+# --- the plain plugin, whose reader starts the job and does not know its sinks ------------------------------------
+
+
+class Plain(Job):
+    """Its writer compares, in each of its processes, before it commits anything."""
+
+    def start(self, **options: str) -> RunSpec:
+        self.starts += 1
+        config = JobConfig.from_options({"dir": self.jobs, "job": "orders", "maxParallelism": "1", **options})
+        topology = Topology(1, 1, ("source0",), {}, ())
+        location = f"{self.folder}/spark-{self.starts}"
+        started = begin(JobPlan("orders", config, location, topology, (), pa.schema([]), sinks_known=False))
+        for spec in self.sinks:
+            spec.make().validate(SCHEMA)
+        compare_sinks(started, self.sinks)
+        record_sinks(JobRecords(started.url, config), self.sinks)
+        return started
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Plain:
+    return Plain(tmp_path)
+
+
+def test_the_plain_plugin_refuses_a_target_that_is_set_back_and_restores_or_goes_on_as_told(plain: Plain) -> None:
+    set_back = with_copies(plain, "delta")
+    set_back()
+    before = plain.rows()
+    message = refused(plain)
+    assert f"shows checkpoint {COPIED} as its newest: expected checkpoint {LAST}" in message
+    assert plain.rows() == before
+    run(plain, range(COPIED + 1, LAST + 1), restore=restored_as_told(message))
+    assert plain.rows()["delta"] == ROWS
+    set_back()
+    accepted_as_told(plain, refused(plain))
+    run(plain, (LAST + 1,))
+    assert plain.rows()["delta"] == [*ROWS[:COPIED], (LAST + 1, f"of {LAST + 1}")]
+
+
+def test_the_plain_plugin_counts_on_behind_an_accepted_folder_with_the_next_start(plain: Plain) -> None:
+    """Its reader has begun to count before the writer can look."""
+    run(plain, range(1, COPIED + 1))
+    copy(Path(plain.jobs), plain.folder / "older")
+    run(plain, range(COPIED + 1, LAST + 1))
+    copy(plain.folder / "older", Path(plain.jobs))
+    accepted_as_told(plain, refused(plain))
+    with pytest.raises(RetryableError, match=f"ids up to {LAST} count as taken"):
+        start(plain)
+    started = start(plain)
+    assert [plain.commit(started, [row], i) for i, row in enumerate(ROWS[COPIED:])] == [LAST + 1, LAST + 2]
+    plain.check(sorted([*ROWS, *ROWS[COPIED:]]), ROWS)
 
 
 def test_what_nobody_can_mean_is_not_accepted(job: Job) -> None:

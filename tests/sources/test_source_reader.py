@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
+from spark_ckpt.errors import ControlColumnsError, FencedError
 from spark_ckpt.jobs.requests import Answer, answer_request, create_request, open_requests, withdraw_request
 from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
@@ -118,6 +119,51 @@ def test_a_drained_follower_is_heard_by_the_leader_in_the_next_round(tmp_path: P
     assert trigger is not None
     assert trigger.kind == "final"
     assert [end["epoch"] for end in at] == [2, 2]
+
+
+def test_a_reader_that_was_halted_leaves_what_its_successors_announce(tmp_path: Path) -> None:
+    """Else a query of what is available would end before its last checkpoint."""
+    old, new = reader(tmp_path), reader(tmp_path, generation=2)
+    store = old._coordinator().records.store
+    for generation in (1, 2):
+        store.create(JobPaths.drained(generation, "b"), "drained", {})
+    old.latestOffset(old.initialOffset(), LIMIT)
+    assert store.names("drained") == [JobPaths.drained(g, "b").rpartition("/")[2] for g in (1, 2)]
+    new.latestOffset(new.initialOffset(), LIMIT)
+    assert store.names("drained") == [JobPaths.drained(2, "b").rpartition("/")[2]]
+
+
+def lost_barrier(tmp_path: Path) -> tuple[CkptStreamReader, Any]:
+    """A reader whose barrier went into a batch that has ended, and did not come to the sink."""
+    a = reader(tmp_path)
+    start = a.initialOffset()
+    create_request(a._coordinator().records.store, "savepoint", "there", terminal=False)
+    end = a.latestOffset(start, LIMIT)
+    assert end["barrier"] == 1
+    a.partitions(start, end)
+    return a, end
+
+
+def test_a_lost_barrier_of_this_query_ends_it(tmp_path: Path) -> None:
+    a, end = lost_barrier(tmp_path)
+    with pytest.raises(ControlColumnsError, match="the barrier of checkpoint 1 that source 'a' sent has not reached"):
+        a.latestOffset(end, LIMIT)
+
+
+def test_a_driver_whose_batches_a_newer_start_removed_is_told_of_it_and_blames_no_operation(tmp_path: Path) -> None:
+    a, end = lost_barrier(tmp_path)
+    reader(tmp_path, generation=2)
+    with pytest.raises(FencedError, match="expected generation 1 to be the newest, found 2"):
+        a.latestOffset(end, LIMIT)
+
+
+def test_a_barrier_that_an_earlier_start_lost_costs_its_checkpoint_only(tmp_path: Path) -> None:
+    _, end = lost_barrier(tmp_path)
+    again = reader(tmp_path, generation=2)
+    again.latestOffset(end, LIMIT)
+    aborted = again._coordinator().records.aborted(1)
+    assert aborted is not None
+    assert aborted.cause == "lost"
 
 
 def test_the_leading_source_says_that_the_job_lives_until_it_is_stopped(tmp_path: Path) -> None:

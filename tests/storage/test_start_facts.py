@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from spark_ckpt.jobs.records import JobRecords
@@ -37,3 +38,35 @@ def test_what_an_older_driver_completes_meanwhile_is_open_or_complete_and_never_
     facts = read_facts(records, job.plan("auto", "elsewhere"), 99, "auto")
     assert late.checkpoint in facts.open_triggers
     assert late.checkpoint not in {c.checkpoint for c in facts.completions}
+
+
+def test_a_start_that_goes_on_is_told_which_checkpoints_are_open(tmp_path: Path) -> None:
+    """Its sources take those up, and give up what else is planned and has no trigger."""
+    job = WholeJob(tmp_path)
+    job.start()
+    assert job.run.inherited == ()
+    job.step(True)
+    open_one = job._trigger()
+    job.start()
+    assert job.run.inherited == (open_one,)
+
+
+def test_another_life_in_a_folder_that_was_removed_takes_no_number_of_the_one_before(tmp_path: Path) -> None:
+    """Else a driver of before, if it still runs, would find its own number there and take the job for its own."""
+    job = WholeJob(tmp_path)
+    job.start()
+    first = job.run.generation
+    shutil.rmtree(tmp_path / "jobs")
+    job.start(location="elsewhere")
+    assert job.run.generation > first
+
+
+def test_only_the_triggers_of_what_no_start_can_restore_go(tmp_path: Path) -> None:
+    job = WholeJob(tmp_path)
+    job.start()
+    for _ in range(2):
+        job.step(True)
+    kept = job.records.ids("triggers")
+    given_up = job._trigger()
+    assert {c.checkpoint for c in job.records.completions()} == set(kept)
+    assert job.records.given_up_paths(given_up) == [JobPaths.trigger(given_up)]

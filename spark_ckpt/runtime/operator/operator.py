@@ -16,8 +16,8 @@ import pandas as pd
 from pyspark import TaskContext
 
 from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.runtime._fencing import unless_fenced
 from spark_ckpt.runtime._worker_gc import freeze
-from spark_ckpt.runtime.operator._fencing import unless_fenced
 from spark_ckpt.runtime.operator._subtask_call import SubtaskCall
 from spark_ckpt.runtime.operator.spec import OperatorSpec
 

@@ -85,7 +85,7 @@ class SourceIO:
 
     def _drop_old_announcements(self) -> None:
         for generation, source in self._drained():
-            if generation != self.run_spec.generation:
+            if generation < self.run_spec.generation:  # a newer driver is not mine to clean up behind
                 self.records.store.delete(JobPaths.drained(generation, source))
 
     def _drained(self) -> list[tuple[int, str]]:

@@ -6,6 +6,7 @@ from spark_ckpt.errors import ControlColumnsError
 from spark_ckpt.protocol.lost_barriers import LostBefore, LostHere, judge_barrier
 from spark_ckpt.protocol.records import LOST, AbortedRecord
 from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset
+from spark_ckpt.runtime._fencing import unless_fenced
 from spark_ckpt.runtime.source.trigger_coordinator import TriggerCoordinator
 
 
@@ -47,7 +48,8 @@ class BarrierWatch:
                 AbortedRecord(checkpoint, LOST, found.reason, now_ms, run.generation), pending.triggered_ms
             )
         elif isinstance(found, LostHere):
-            raise ControlColumnsError(_message(found.reason, triggers.source.plain_operations))
+            # Or a newer start gave the batches up, and removed their records.
+            raise unless_fenced(run, ControlColumnsError(_message(found.reason, triggers.source.plain_operations)))
 
 
 def _message(reason: str, plain_operations: tuple[str, ...]) -> str:

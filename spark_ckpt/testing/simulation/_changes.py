@@ -12,6 +12,7 @@ from typing import Any
 
 from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.protocol.records import CompletionRecord, Topology
+from spark_ckpt.testing.simulation import _set_back
 from spark_ckpt.testing.simulation._folder import identity_of, records_of
 from spark_ckpt.testing.simulation._sinks import job_of
 from spark_ckpt.testing.simulation.durable import Location, Visible
@@ -52,20 +53,22 @@ def change_sources(world: World, scenario: Any, location: Location) -> None:
 def visible(world: World, scenario: Any) -> Counter[Visible]:
     """What the sinks got from the job's present life, rows that were given up by hand included."""
     job = world.job if scenario.sabotage == "same_life" else identity_of(world)
-    return scenario.carried + world.sink.appended[job] + world.sink.given_up[job]
+    return scenario.carried + world.sink.seen_in(job, "append")
 
 
 def begun(world: World, scenario: Any, run: RunSpec, restored: CompletionRecord | None) -> None:
     """Remember what a start's decision means for what must be true at the end."""
     scenario.restore, scenario.begins_from = "auto", False  # somebody on call asks for it once
+    _set_back.begun(world, scenario, run)
     if run.origin != run.generation:
         return
-    if restored is None:
+    if restored is None and not scenario.may_set_back:  # which knows what each sink should have at any time
         scenario.before = visible(world, scenario)
         scenario.left_at = {}
         world.drains = []
         if scenario.before and not scenario.deleted and scenario.sabotage != "same_life":
             world.fail("a job that has committed rows starts over")
+    if restored is None:
         return
     names = {s.name for s in scenario.sources}
     scenario.restores += 1

@@ -118,7 +118,7 @@ def _savepoint(world: World, body: Any, path: str) -> None:
     abandoned = world.disk.names(f"{JOBS}/{world.job}/abandoned")
     completion = _completion(world, record.checkpoint)
     for sink in {c.sink for c in (completion.committables if completion else ())}:
-        done = (identity(world.job, record.life), sink, record.checkpoint) in world.sink.ledger
+        done = record.checkpoint in world.sink.targets[identity(world.job, record.life), sink].ledger
         if not done and f"{record.checkpoint:010d}-{sink}.json" not in abandoned and not world.sabotage:
             world.fail("a savepoint is written before its checkpoint is committed")
     world.savepoints[url(path.removesuffix(f"/{SAVEPOINT_RECORD}"))] = record.completed_ms

@@ -6,27 +6,25 @@ import re
 from typing import Any
 
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, InvalidInputError
+from spark_ckpt.testing.simulation import _set_back
 from spark_ckpt.testing.simulation._folder import identity_of, records_of
 from spark_ckpt.testing.simulation._sinks import job_of
 from spark_ckpt.testing.simulation.durable import Location
 from spark_ckpt.testing.simulation.world import World
 
 
-def fresh_location(world: World) -> Location:
-    name = f"spark{len(world.locations)}"
-    return world.locations.setdefault(name, Location(name, world.disk))
-
-
 def on_call(world: World, scenario: Any, location: Location, error: CkptError) -> Location:
     """Returns the Spark location to start at next; ``scenario.restore`` is set for that start."""
+    if _set_back.is_set_back(world, error):
+        return _set_back.follow(world, scenario, location, str(error))
     if not scenario.begins_from:
         scenario.restore = "auto"
     if isinstance(error, ConfigError):  # a start that was believed dead took over with an empty location: follow it
-        return fresh_location(world)
+        return world.fresh_location()
     if isinstance(error, CorruptStorageError):
         return _restore_as_told(world, scenario, str(error))
     _give_up_a_commit(world, scenario, error)  # a sink will never take a checkpoint
-    return fresh_location(world) if world.rng.random() < scenario.fresh_rate else location
+    return world.fresh_location() if world.rng.random() < scenario.fresh_rate else location
 
 
 def _restore_as_told(world: World, scenario: Any, message: str) -> Location:
@@ -37,7 +35,7 @@ def _restore_as_told(world: World, scenario: Any, message: str) -> Location:
         world.fail(f"the message tells no way out: {message}")
     scenario.restore = named.group(1) if named else "none"
     world.seen["damage is found, and the message followed"] += 1
-    return fresh_location(world)
+    return world.fresh_location()
 
 
 def _give_up_a_commit(world: World, scenario: Any, error: CkptError) -> None:

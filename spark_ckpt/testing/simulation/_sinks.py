@@ -45,26 +45,27 @@ class SimulatedSink(TwoPhaseSink):
         world, toy = self._world, self._toy
         job = str(permit.job).partition("@")[0] if world.sabotage == "same_life" else str(permit.job)
         key, data = (job, self.name, int(permit.checkpoint)), tuple(c.data for c in committables)
+        ledger, k = toy.targets[job, self.name].ledger, int(permit.checkpoint)
         self._forget(job, permit)
         if not self._check(permit, key, committables):
             return
-        new = key not in toy.ledger and not world.zombie_moves
+        new = k not in ledger and not world.zombie_moves
         if new and toy.refusals and world.rng.random() < toy.refusals:
             toy.refused.setdefault(key, 0)
         if key in toy.refused:
             toy.refused[key] += 1
             raise InvalidInputError("a row breaks a constraint")
-        if key in toy.ledger:
-            if toy.ledger[key] != data:
-                world.fail(f"checkpoint {permit.checkpoint} was committed with different committables in {self.name}")
+        if k in ledger:
+            if ledger[k] != data:
+                world.fail(f"checkpoint {k} was committed with different committables in {self.name}")
             return
         missing = [d for d in data if d not in toy.staged]
         if missing:
-            world.fail(f"checkpoint {permit.checkpoint} names {missing}, which was aborted or committed before")
+            world.fail(f"checkpoint {k} names {missing}, which was aborted or committed before")
         for d in data:
             toy.publish(job, self.name, toy.staged.pop(d))
             toy.committed.add(d)
-        toy.ledger[key] = data
+        ledger[k] = data
 
     def try_commit(self, parts: Sequence[Part]) -> None:
         """Refused for once, as by a target that somebody alters before the next start."""
@@ -75,12 +76,12 @@ class SimulatedSink(TwoPhaseSink):
 
     def newest_checkpoint(self, job: str, sink: str) -> int | None:
         known_as = job.partition("@")[0] if self._world.sabotage == "same_life" else job
-        return max((k for j, s, k in self._toy.ledger if (j, s) == (known_as, sink)), default=0)
+        return max(self._toy.targets[known_as, sink].ledger, default=0)
 
     def _check(self, permit: CommitPermit, key: tuple[str, str, int], committables: Sequence[Committable]) -> bool:
         """What a completion record authorises, and nothing else. False: there is nothing left to do."""
         world, toy, k = self._world, self._toy, permit.checkpoint
-        known = key in toy.ledger or key in toy.refused  # given up since, perhaps, and dropped
+        known = key[2] in toy.targets[key[:2]].ledger or key in toy.refused  # given up since, perhaps, and dropped
         records = records_of(world)
         found = records.readable_checkpoint(k)
         if world.zombie_moves and not str(permit.job).endswith(records.life()):
@@ -97,16 +98,16 @@ class SimulatedSink(TwoPhaseSink):
 
     def _forget(self, job: str, permit: CommitPermit) -> None:
         """As if the sink forgot at once all that it may."""
-        forgotten, mine = self._toy.forgotten, (job, self.name)
-        if permit.checkpoint < forgotten.get(mine, 0):
+        target = self._toy.targets[job, self.name]
+        if permit.checkpoint < target.forgotten:
             if self._world.zombie_moves:
                 raise CorruptStorageError("staged transactions are missing")
             self._world.fail(f"checkpoint {permit.checkpoint} is asked for, which {self.name} has forgotten")
-        forgotten[mine] = max(forgotten.get(mine, 0), permit.oldest or 0)
+        target.forgotten = max(target.forgotten, permit.oldest or 0)
 
     def abort(self, committables: Sequence[Committable]) -> None:
         for c in committables:
-            if c.data in self._toy.committed:
+            if c.data in self._toy.committed and not self._world.folder_set_back:
                 self._world.fail(f"{c} is aborted, but a checkpoint committed it")
             self._toy.staged.pop(c.data, None)
 

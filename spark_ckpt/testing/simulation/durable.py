@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_ckpt.testing.simulation._disk import SCHEME, Disk
@@ -71,6 +72,9 @@ class Location:
     def commit(self, batch: int) -> None:
         self._put("commits", batch, "v1\n{}")
 
+    def copy(self) -> Location:
+        return Location(self.path, self.disk, dict(self._offsets), dict(self._state))
+
     def _batches(self, log: str) -> list[int]:
         return [int(n) for n in self.disk.folders.get(f"{self.path}/{log}", ())]
 
@@ -78,37 +82,67 @@ class Location:
         self.disk.put(f"{self.path}/{log}/{batch}", text.encode())
 
 
+def _staged_by(job: str, sink: str) -> bytes:
+    return f"{sink}|{job}|".encode()
+
+
+@dataclass
+class Target:
+    """What one sink keeps of one job: which checkpoints it shows, by id what was committed, and the rows."""
+
+    ledger: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
+    rows: Counter[Visible] = field(default_factory=Counter)
+    """All that were committed; of a sink that merges, too."""
+    merged: dict[tuple[str, int], int] = field(default_factory=dict)
+    given_up: Counter[Visible] = field(default_factory=Counter)
+    """Rows that somebody gave up by hand."""
+    forgotten: int = 0
+    """The checkpoint before which nobody asks again, which is as far as a sink may forget."""
+    staged: dict[bytes, list[Visible]] = field(default_factory=dict)
+    """In a copy: what lay beside the rows then."""
+
+
 @dataclass
 class ToySink:
-    """Staged rows by id, and what readers see: appended rows, and the newest value by key.
+    """Staged rows by id, and what readers see: all rows, and of a sink that merges the newest value by key.
 
     ``job`` is what a sink knows the job by, its identity; each has its rows in a place of its own here."""
 
     staged: dict[bytes, list[Visible]] = field(default_factory=dict)
-    ledger: dict[tuple[str, str, int], tuple[bytes, ...]] = field(default_factory=dict)
+    targets: dict[tuple[str, str], Target] = field(default_factory=lambda: defaultdict(Target))
+    """By job and sink."""
     committed: set[bytes] = field(default_factory=set)
-    appended: dict[str, Counter[Visible]] = field(default_factory=lambda: defaultdict(Counter))
-    merged: dict[str, dict[tuple[str, int], int]] = field(default_factory=lambda: defaultdict(dict))
     refusals: float = 0.0
     """How many commits it will never take."""
     refused: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """Commits that fail for ever, by job, sink and checkpoint: how often they did."""
     try_refusals: float = 0.0
     """How many checkpoints it refuses when it is asked ahead of their completion."""
-    forgotten: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By job and sink: the checkpoint before which nobody asks again, which is as far as a sink may forget."""
-    given_up: dict[str, Counter[Visible]] = field(default_factory=lambda: defaultdict(Counter))
-    """Rows of the appending sink that somebody gave up by hand."""
 
     def give_up(self, job: str, sink: str, committables: tuple[Committable, ...]) -> None:
         """A person did. gc removes what is staged."""
         rows = [row for c in committables for row in self.staged.pop(c.data)]
-        if sink == "append":
-            self.given_up[job].update(rows)
+        self.targets[job, sink].given_up.update(rows)
 
     def publish(self, job: str, sink: str, rows: list[Visible]) -> None:
-        for node, key, value in rows:
-            if sink == "append":
-                self.appended[job][node, key, value] += 1
-            else:
-                self.merged[job][node, key] = value
+        target = self.targets[job, sink]
+        target.rows.update(rows)
+        if sink == "merge":
+            target.merged.update({(node, key): value for node, key, value in rows})
+
+    def copy_of(self, job: str, sink: str) -> Target:
+        staged = {data: rows for data, rows in self.staged.items() if data.startswith(_staged_by(job, sink))}
+        return replace(deepcopy(self.targets[job, sink]), staged=staged)
+
+    def put(self, job: str, sink: str, copy: Target) -> None:
+        """``copy`` in place of what is there, with what was staged then."""
+        mine = _staged_by(job, sink)
+        others = {data: rows for data, rows in self.staged.items() if not data.startswith(mine)}
+        self.staged = others | copy.staged
+        self.committed -= copy.staged.keys()
+        self.targets[job, sink] = replace(deepcopy(copy), staged={})
+
+    def seen_in(self, job: str, sink: str) -> Counter[Visible]:
+        """What it got, rows that were given up by hand included."""
+        target = self.targets[job, sink]
+        return target.rows + target.given_up

@@ -23,7 +23,8 @@ from spark_ckpt.errors import (
 )
 from spark_ckpt.testing.simulation._changes import another_life, change_sources, visible
 from spark_ckpt.testing.simulation._folder import records_of
-from spark_ckpt.testing.simulation._on_call import fresh_location, on_call
+from spark_ckpt.testing.simulation._on_call import on_call
+from spark_ckpt.testing.simulation._set_back import between_starts
 from spark_ckpt.testing.simulation.checks import check_end
 from spark_ckpt.testing.simulation.durable import Location, SimulationError
 from spark_ckpt.testing.simulation.processes import Crash
@@ -54,7 +55,8 @@ class Report:
 def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> Report:
     """One run. Raises ``SimulationError`` (or what broke) if anything is wrong; ``trace`` collects what happened."""
     rng = random.Random(seed)
-    scenario = make_scenario(rng, sabotage, sabotage == "not_the_last" or (not sabotage and seed % 4 == 3))
+    by_spark = sabotage == "not_the_last" or (not sabotage and seed % 4 == 3)
+    scenario = make_scenario(rng, sabotage, by_spark, sets_back=not sabotage and seed % 4 == 1)
     world = World(rng, trace)
     world.log("scenario", scenario)
     world.faults_left, world.fault_rate, world.slow_left = scenario.faults, rng.choice((0.001, 0.01)), scenario.slow
@@ -94,6 +96,7 @@ def _run(world: World, scenario: Scenario) -> int:
         world.stop_at = stops.pop(0) if stops else None
         streaming = start <= len(scenario.stops) + 1 and world.rng.random() < scenario.streaming_rate
         change_sources(world, scenario, location)
+        location = between_starts(world, scenario, location)
         try:
             # Who asked for a rollback, and went on to roll back later, would have what came between twice, as told.
             world.may_halt = scenario.restore == "auto"
@@ -106,9 +109,9 @@ def _run(world: World, scenario: Scenario) -> int:
                 location = _fork(world, scenario)
             elif _is_over(world, scenario):
                 another_life(world, scenario)
-                location = fresh_location(world)
+                location = world.fresh_location()
             elif outcome == FINISHED:
-                location = fresh_location(world)
+                location = world.fresh_location()
         except (Crash, FencedError, CheckpointFailedError, RefusedError, StorageNotWritableError, OSError) as e:
             world.log("== ended", repr(e))
         except (ConfigError, CorruptStorageError, InvalidInputError) as e:  # somebody on call reads it
@@ -117,13 +120,15 @@ def _run(world: World, scenario: Scenario) -> int:
         world.stop_at = None
         world.now_ms += 100
         if world.rng.random() < scenario.fresh_rate and start < 30:
-            location = fresh_location(world)
+            location = world.fresh_location()
     raise SimulationError("the job does not get to its end")
 
 
 def _goes_on(world: World, scenario: Scenario) -> bool:
-    """Whether a job that has come to its end is started once more: for a source that is new, or in another life."""
-    return bool(scenario.joins and world.rng.random() < 0.7) or scenario.lives > 0
+    """Whether a job that has come to its end is started once more: for a source that is new, in another life,
+    or behind a set-back."""
+    again = scenario.joins or scenario.set_backs
+    return bool(again and world.rng.random() < 0.7) or scenario.lives > 0
 
 
 def _is_over(world: World, scenario: Scenario) -> bool:
@@ -143,7 +148,7 @@ def _fork(world: World, scenario: Scenario) -> Location:
     world.job += "-next"
     scenario.restore, scenario.begins_from = newest, True
     scenario.forks += 1
-    return fresh_location(world)
+    return world.fresh_location()
 
 
 def _behind_a_drain(world: World, scenario: Scenario) -> Location:
@@ -151,4 +156,4 @@ def _behind_a_drain(world: World, scenario: Scenario) -> Location:
     newest = max(records_of(world).completions(), key=lambda c: c.checkpoint)
     if newest.target in world.savepoints and world.rng.random() < scenario.fork_rate:
         return _fork(world, scenario)
-    return fresh_location(world)
+    return world.fresh_location()

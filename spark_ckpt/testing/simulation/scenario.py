@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import get_args
@@ -94,10 +94,16 @@ class Scenario:
     restores: int = 0
     forks: int = 0
     given_up: int = 0
+    set_backs: int = 0
+    """How often a target or the job's folder is still set back to an older copy."""
+    may_set_back: bool = False
+    off: dict[str, Counter[Visible]] = field(default_factory=lambda: defaultdict(Counter))
+    """By sink: rows that it has again, or lacks (below 0), as somebody accepted it."""
 
 
-def make_scenario(rng: random.Random, sabotage: str = "", by_spark: bool = False) -> Scenario:
-    """``by_spark``: the last of the sources is one that Spark itself reads."""
+def make_scenario(rng: random.Random, sabotage: str = "", by_spark: bool = False, sets_back: bool = False) -> Scenario:
+    """``by_spark``: the last of the sources is one that Spark itself reads. ``sets_back``: a target, or the job's
+    folder, is set back to an older copy."""
     key_groups = rng.randint(1, 4)
     count, operators, sink_inputs = rng.choice(SHAPES)
     sources = tuple(_source(rng, f"source{i}", key_groups) for i in range(count))
@@ -150,8 +156,19 @@ def make_scenario(rng: random.Random, sabotage: str = "", by_spark: bool = False
     scenario.try_refusals = 0.0 if sabotage else rng.choice((0.0, 0.0, 0.15))
     if any(c.drain for c in scenario.callers):
         scenario.joins = scenario.leaves = ""  # what a drain ends would depend on when they did
+    if sets_back:
+        _with_set_backs(rng, scenario)
     arrange(scenario, tuple(n for n in names if n != scenario.joins))
     return scenario
+
+
+def _with_set_backs(rng: random.Random, scenario: Scenario) -> None:
+    """Of a job that stays what it is: how many rows each sink should have is known at any moment."""
+    scenario.set_backs, scenario.may_set_back = rng.choice((1, 2, 3)), True
+    scenario.mode = EXACTLY_ONCE
+    scenario.joins, scenario.leaves, scenario.lives, scenario.fork_rate = "", "", 0, 0.0
+    scenario.callers = tuple(c for c in scenario.callers if not c.drain)
+    scenario.refusals = 0.0  # what is given up by hand is missing, and in no copy
 
 
 def _source(rng: random.Random, name: str, key_groups: int) -> SourceSpec:

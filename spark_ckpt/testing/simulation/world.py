@@ -80,6 +80,14 @@ class World:
         self.torn: dict[str, bytes] = {}
         """Half of what was written, by path."""
         self.lives = 0
+        self.copy: Any = None
+        """An older copy of the targets and the folder, if one was made."""
+        self.folder_set_back = False
+        """Its batch records may name what was committed since."""
+        self.set_back: Any = None
+        """What was set back, until a start goes on all the same."""
+        self.went_on: Any = None
+        """What was set back before that."""
         self.check: Callable[[World, str, bytes | None], None] | None = None
         """What must hold behind each change of the disk."""
         self.broken: SimulationError | None = None
@@ -192,6 +200,10 @@ class World:
         self.disk.drop(f"{JOBS}/{self.job}")
         self.run_rows, self.answers, self.triggered, self.drained = {}, {}, set(), set()
         self.lives += 1
+
+    def fresh_location(self) -> Location:
+        name = f"spark{len(self.locations)}"
+        return self.locations.setdefault(name, Location(name, self.disk))
 
     # -- drivers -----------------------------------------------------------------------------------------------
 

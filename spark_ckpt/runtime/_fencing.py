@@ -1,4 +1,4 @@
-"""Why something is missing: a task of a driver that was fenced meets what the job's newest generation collected."""
+"""Why something is missing: a driver that was fenced, or a task of it, meets what the newest generation removed."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from spark_ckpt.plan.analysed._aggregates import aggregate
 from spark_ckpt.plan.analysed._duplicates import deduplicate
 from spark_ckpt.plan.analysed._event_times import watermark
 from spark_ckpt.plan.analysed._expands import expand
-from spark_ckpt.plan.analysed._job_graph import JobGraph, Step
 from spark_ckpt.plan.analysed._keyed_functions import function_with_state, processor
 from spark_ckpt.plan.analysed._metrics import metrics
 from spark_ckpt.plan.analysed._nodes import (
@@ -33,6 +32,7 @@ from spark_ckpt.plan.analysed._streams_of_plan import StreamsOfPlan, streams_in
 from spark_ckpt.plan.analysed._time_windows import assigned, time_window
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._unions import union
+from spark_ckpt.plan.analysed.job_graph import JobGraph, Step
 from spark_ckpt.plan.analysed.ledger import How, entry_of
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.event_time import without_notes

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.analysed.job_graph import Step
 from spark_ckpt.plan.analysed.ledger import Entry, How, entry_of
 from spark_ckpt.plan.analysed.translate import Translated
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -36,7 +37,7 @@ def translated(session: Any, df: SparkDF) -> Translated:
     walk = Walk(session)
     walk.schema(df._plan)  # what Spark refuses, it refuses as the user wrote it
     rows = walk.rows(in_stream_form(walk, df._plan))
-    return Translated(session, rows.recipe, rows.lineage, rows.schema)
+    return Translated(session, rows.recipe, rows.lineage, rows.schema, walk.steps[0])
 
 
 class Walk(Translation):
@@ -45,8 +46,15 @@ class Walk(Translation):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self._sources: dict[SourceNode, Recipe] = {}
+        self.steps: list[Step] = []
 
     def rows(self, node: Relation) -> Rows:
+        beside, self.steps = self.steps, []
+        made = self._rows(node)
+        self.steps = [*beside, Step(kind_of(node), kind_of(node), self.steps, made.lineage)]
+        return made
+
+    def _rows(self, node: Relation) -> Rows:
         source = source_of(node)
         if source is not None:
             return self._source(node, source)

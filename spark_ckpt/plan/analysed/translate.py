@@ -38,7 +38,7 @@ from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.event_time import without_notes
 from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.refused_types import refuse_unwritable
-from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.runtime.stateless import arrow_schema, nullable
 
 SparkDF = Any
 JavaObject = Any
@@ -81,7 +81,7 @@ def translated(session: Any, df: SparkDF) -> Translated:
     plan = in_stream_form(analysed(df))
     walk = Walk(session, streams_in(plan))
     rows = walk.rows(plan)
-    return Translated(session, rows.recipe, rows.lineage, rows.schema, walk.steps[0])
+    return Translated(session, rows.recipe, rows.lineage, nullable(rows.schema), walk.steps[0])
 
 
 class Walk(Translation):

@@ -18,7 +18,6 @@ from spark_ckpt.plan._aggregates_classic import ClassicExpressions
 from spark_ckpt.plan.aggregates import Split, split_found
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
-    analysed,
     attribute_id,
     kind_of,
     named_as,
@@ -225,7 +224,8 @@ def _shown(of: Translation, grouped: _Grouped, kept: Rows) -> JavaObject:
     over = frame_of(relation(kept.attributes), of.spark)
     place = dict(zip(kept.schema.names, kept.attributes, strict=True))
     trees = [place[n] for n in grouped.split.plain] if grouped.split.trees is None else grouped.split.trees(over)
+    if grouped.split.trees is not None and not all(tree.resolved() for tree in trees):
+        # The forms that some aggregates are kept in are written with PySpark's functions, by the names of the state.
+        trees = resolved(over, grouped.split.results(over))
     named = [under_id(tree, out) for tree, out in zip(trees, output_of(grouped.node), strict=True)]
-    made = project(named, relation(kept.attributes))
-    # The forms that some aggregates are kept in are written with PySpark's functions, by the names of the state.
-    return made if made.resolved() else analysed(frame_of(made, of.spark))
+    return project(named, relation(kept.attributes))

@@ -223,9 +223,14 @@ def _shown(of: Translation, grouped: _Grouped, kept: Rows) -> JavaObject:
     """The projection behind the operator: the results, under the ids of the node."""
     over = frame_of(relation(kept.attributes), of.spark)
     place = dict(zip(kept.schema.names, kept.attributes, strict=True))
-    trees = [place[n] for n in grouped.split.plain] if grouped.split.trees is None else grouped.split.trees(over)
-    if grouped.split.trees is not None and not all(tree.resolved() for tree in trees):
-        # The forms that some aggregates are kept in are written with PySpark's functions, by the names of the state.
-        trees = resolved(over, grouped.split.results(over))
+    trees = _results(grouped.split, over, place)
     named = [under_id(tree, out) for tree, out in zip(trees, output_of(grouped.node), strict=True)]
     return project(named, relation(kept.attributes))
+
+
+def _results(split: Split, over: SparkDF, place: dict[str, JavaObject]) -> list[JavaObject]:
+    if split.trees is None or split.results is None:
+        return [place[name] for name in split.plain]
+    trees = split.trees(over)
+    # The forms that some aggregates are kept in are written with PySpark's functions, by the names of the state.
+    return trees if all(tree.resolved() for tree in trees) else resolved(over, split.results(over))

@@ -16,7 +16,7 @@ from spark_ckpt.plan._forms import Form, each_within_structs, weighed
 from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import VALUE, Listing, Order, names
 from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, java_class, to_seq
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import items_of, seq_items
 
 _OF_FIRST = ("Mode", "Median", "Percentile", "PercentileCont", "PercentileDisc", "ApproximatePercentile")
 """Functions whose other arguments are constants."""
@@ -34,17 +34,17 @@ class ClassicExpressions:
         plan = _plan(aggregated)
         if _class(plan) == "Project":  # some name is that of an earlier result
             plan = _plan(df.groupBy(*keys).agg(*put_in_place(df, keys, exprs, self.names)))
-        if _class(plan) != "Aggregate" or not items_of(plan.children())[0].sameResult(_plan(df)):
+        if _class(plan) != "Aggregate" or not seq_items(plan.children())[0].sameResult(_plan(df)):
             raise InvalidInputError(
                 f"agg({', '.join(map(str, exprs))}): expected aggregate functions of the rows of a group, found "
                 f"something that Spark plans as {plan.nodeName()}"
             )
-        self._results = items_of(plan.aggregateExpressions())[-len(exprs) :]
-        self._grouping = items_of(plan.groupingExpressions())
+        self._results = seq_items(plan.aggregateExpressions())[-len(exprs) :]
+        self._grouping = seq_items(plan.groupingExpressions())
         self._ids = {a.exprId().id(): a.name() for a in items_of(_plan(df).output())}
 
     def results(self) -> list[JavaObject]:
-        return [items_of(e.children())[0] if _class(e) == "Alias" else e for e in self._results]
+        return [seq_items(e.children())[0] if _class(e) == "Alias" else e for e in self._results]
 
     def aggregate(self, tree: JavaObject) -> Call | None:
         if _class(tree) != "AggregateExpression":
@@ -59,7 +59,7 @@ class ClassicExpressions:
 
     def _arguments(self, name: str, function: JavaObject) -> tuple[list[JavaObject], Form | None]:
         """What is read of each row, and how it is kept."""
-        kind, children = _class(function), items_of(function.children())
+        kind, children = _class(function), seq_items(function.children())
         if name in LISTED:
             return self._listed(function)
         if kind in ("CollectList", "CollectSet") and not function.ignoreNulls():
@@ -72,7 +72,7 @@ class ClassicExpressions:
 
     def _listed(self, function: JavaObject) -> tuple[list[JavaObject], Form]:
         """The value and what orders it, and what is made of all of them."""
-        child, orders = function.child(), items_of(function.orderExpressions())
+        child, orders = function.child(), seq_items(function.orderExpressions())
         others = [o.child() for o in orders if not o.child().semanticEquals(child)]
         own = iter(names(len(others)))
         of_value = VALUE if others else ""
@@ -107,7 +107,7 @@ class ClassicExpressions:
         return self._utils.expression(column._jc)
 
     def rebuilt(self, tree: JavaObject, part: Callable[[JavaObject], JavaObject]) -> JavaObject:
-        children = items_of(tree.children())
+        children = seq_items(tree.children())
         parts = [part(c) for c in children]
         if all(new is old for new, old in zip(parts, children, strict=True)):
             return tree
@@ -117,7 +117,7 @@ class ClassicExpressions:
         return next(a for a in items_of(_plan(df).output()) if a.name() == name)
 
     def _uncast(self, tree: JavaObject) -> JavaObject:
-        inner = items_of(tree.children())[0] if _class(tree) == "Cast" else tree
+        inner = seq_items(tree.children())[0] if _class(tree) == "Cast" else tree
         numbers = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType)
         kind = T._parse_datatype_json_string(inner.dataType().json())
         return inner if isinstance(kind, numbers) and self.column_name(inner) else tree
@@ -136,7 +136,7 @@ def _options(function: JavaObject) -> dict[str, Any]:
         accuracy = int(function.accuracyExpression().eval(None))
         return {"percentage": _shares(function.percentageExpression()), "accuracy": accuracy}
     if kind in ("Percentile", "PercentileCont", "PercentileDisc"):
-        shares = items_of(function.children())[1]
+        shares = seq_items(function.children())[1]
         return {"percentage": _shares(shares), **({"descending": True} if _descends(kind, function) else {})}
     if kind == "Mode" and function.reverseOpt().isDefined() and not function.reverseOpt().get():
         return {"descending": True}

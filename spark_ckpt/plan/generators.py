@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_ckpt.plan.java_classes import to_seq
-from spark_ckpt.plan.udf_plan import PlanRewriter, items_of
+from spark_ckpt.plan.udf_plan import PlanRewriter, items_of, seq_items
 
 SparkDF = Any
 JavaObject = Any
@@ -42,7 +42,7 @@ class _Rewriter(PlanRewriter):
         )
 
     def _generator(self, generator: JavaObject, flag: JavaObject) -> JavaObject:
-        kind, children = generator.getClass().getSimpleName(), items_of(generator.children())
+        kind, children = generator.getClass().getSimpleName(), seq_items(generator.children())
         if kind in ("Explode", "PosExplode", "Inline"):
             return generator.withNewChildren(to_seq([self._one_for_control(children[0], flag)]))
         if kind == "Stack":

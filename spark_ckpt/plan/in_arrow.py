@@ -7,7 +7,7 @@ stays in Spark. Spark Connect has no such plan to give: :mod:`spark_ckpt.plan._i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -32,10 +32,11 @@ from spark_ckpt.plan._json_in_arrow import (
 )
 from spark_ckpt.plan.java_classes import is_a
 from spark_ckpt.plan.refused_types import has_repeated_fields
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import items_of, seq_items
 from spark_ckpt.runtime.expressions import Compute, Keep
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.state.ipc import nullable_type
+from spark_ckpt.types import CONTROL_COLUMNS
 
 SparkDF = Any
 JavaObject = Any
@@ -85,7 +86,9 @@ def in_arrow(before: SparkDF, after: SparkDF) -> tuple[Operation, ...] | Stays:
             return Stays(f"in Spark's plan of it is a {node.nodeName()}")
         nodes.append(node)
         node = node.child()
-    columns = RowColumns([a.exprId().id() for a in items_of(stop.output())], [f.dataType for f in before.schema.fields])
+    columns = RowColumns(
+        [a.exprId().id() for a in seq_items(stop.output())], [f.dataType for f in before.schema.fields]
+    )
     try:
         return tuple(arrow_operations(reversed(nodes), columns, before.sparkSession))
     except StaysError as e:
@@ -109,11 +112,27 @@ def arrow_operations(nodes: Iterable[JavaObject], columns: RowColumns, session: 
         if node.nodeName() == "Filter":
             made.append(Keep(trees.tree(node.condition())))
         elif node.nodeName() == "Project":
-            found = items_of(node.projectList())
+            found = seq_items(node.projectList())
             computed = [trees.tree(e) for e in found]
             made.append(Compute([(str(e.name()), tree) for e, tree in zip(found, computed, strict=True)]))
             columns = RowColumns([e.exprId().id() for e in found], [tree.type for tree in computed])
     return made
+
+
+def kept(condition: JavaObject, columns: RowColumns, session: Any) -> Operation:
+    """Rows for which ``condition`` is true, and control rows. The control columns are the last of ``columns``. Raises
+    as :func:`arrow_operations`."""
+    is_control = Call("IsNotNull", (Input(len(columns.ids) - 1, pa.binary()),), pa.bool_())
+    passed = Call("Or", (is_control, Trees(columns, session).tree(condition)), pa.bool_())
+    return Keep(checked(passed, "LEGACY"))
+
+
+def computed(found: Sequence[JavaObject], columns: RowColumns, session: Any) -> Operation:
+    """The columns ``found``, and the control columns, which are the last of ``columns``. Raises as
+    :func:`arrow_operations`."""
+    trees, width = Trees(columns, session), len(columns.ids) - 2
+    control = [(name, trees.column(width + at)) for at, name in enumerate(CONTROL_COLUMNS)]
+    return Compute([*((str(e.name()), trees.tree(e)) for e in found), *control])
 
 
 class Trees:
@@ -146,7 +165,7 @@ class Trees:
         if is_a(e, _REPLACED):
             return self.tree(e.replacement())
         if name == "NaNvl":
-            first, second = (self.tree(part) for part in items_of(e.children()))
+            first, second = (self.tree(part) for part in seq_items(e.children()))
             return checked(Call("If", (Call("IsNaN", (first,), pa.bool_()), second, first), arrow_type(e)), "LEGACY")
         if not rules.known(name):
             raise StaysError(f"{e.prettyName()} runs in Spark only")
@@ -165,7 +184,7 @@ class Trees:
         return self.tree(text.child() if _is_of_bytes(text) else text)
 
     def _of_json(self, name: str, e: JavaObject) -> Tree:
-        text, *others = items_of(e.children())
+        text, *others = seq_items(e.children())
         given = [self.tree(other) for other in others]
         reading = sure(text_reading(name, given, lambda: json_session(self._session)))
         return Call(name, (self._json(text),), arrow_type(e), False, reading)
@@ -193,11 +212,15 @@ class Trees:
         place = self._places.get(e.exprId().id())
         if place is None:
             raise StaysError(f"{e.name()} is not a column of these rows")
+        return self.column(place)
+
+    def column(self, place: int) -> Input:
+        """The column at ``place``."""
         kind = self._types[place]
         return Input(place, kind if isinstance(kind, pa.DataType) else arrow_kind(kind))
 
     def _call(self, name: str, e: JavaObject) -> Tree:
-        children = items_of(e.valExprs()) if name == "CreateNamedStruct" else items_of(e.children())
+        children = seq_items(e.valExprs()) if name == "CreateNamedStruct" else seq_items(e.children())
         if name == "Round":
             children = children[:1]
         if name == "CreateNamedStruct" and any(_is_json_field(child) for child in children):

@@ -46,7 +46,7 @@ from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, frame_of, java_class
 from spark_ckpt.plan.key_columns import Keys, stored_name
 from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.runtime.windows import ShowWindows
 from spark_ckpt.state.aggregates.function import AggregateFunction
@@ -108,7 +108,7 @@ def _grouped(of: Translation, node: JavaObject) -> _Grouped:
     before = output_of(node.child())
     names = own_names(schema_of(node.child()).names)
     frame = frame_of(relation([a.withName(n) for a, n in zip(before, names, strict=True)]), of.spark)
-    grouping, results = items_of(node.groupingExpressions()), items_of(node.aggregateExpressions())
+    grouping, results = seq_items(node.groupingExpressions()), seq_items(node.aggregateExpressions())
     window = next((w for key in grouping if (w := window_of(node.child(), key)) is not None), None)
     key_names = _key_names(grouping, results, names, window)
     split = split_found(frame, NodeExpressions(frame, grouping, results), key_names)

@@ -25,7 +25,7 @@ from spark_ckpt.plan.analysed._nodes import (
     project,
 )
 from spark_ckpt.plan.java_classes import to_seq
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import seq_items
 
 JavaObject = Any
 
@@ -50,15 +50,12 @@ class ControlColumns:
         return expression_class("IsNull")(self.control)
 
 
-def carried(node: JavaObject, columns: ControlColumns, guard: bool) -> Callable[[JavaObject], JavaObject]:
-    """``node`` over a child that has the control columns behind its own, as a function of that child.
-
-    ``guard``: expressions are computed for data rows only. In Arrow they need not be: there, none fails on nulls.
-    """
+def carried(node: JavaObject, columns: ControlColumns) -> Callable[[JavaObject], JavaObject]:
+    """``node`` over a child that has the control columns behind its own, as a function of that child."""
     kind = kind_of(node)
     if kind == "Project":
-        listed = items_of(node.projectList())
-        kept = [_guarded(e, columns) if guard else e for e in listed]
+        listed = seq_items(node.projectList())
+        kept = [_guarded(e, columns) for e in listed]
         return partial(project, [*kept, *columns.both])
     if kind == "Filter":
         return partial(filtered, expression_class("Or")(columns.is_control(), node.condition()))

@@ -10,7 +10,7 @@ from spark_ckpt.plan.analysed._uids import given_uid
 from spark_ckpt.plan.chain import Chain
 from spark_ckpt.plan.distinct_by import DISTINCT, DROP_DUPLICATES, WITHIN, DistinctBy
 from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import seq_items
 
 JavaObject = Any
 
@@ -21,7 +21,7 @@ def deduplicate(of: Translation, node: JavaObject) -> Rows:
     """The rows come out as they are, under the ids that they had."""
     rows, method = with_own_names(of.rows(node.child())), _METHODS[kind_of(node)]
     names = rows.schema.names
-    keys = list(output_of(node)) if method == DISTINCT else items_of(node.keys())
+    keys = list(output_of(node)) if method == DISTINCT else seq_items(node.keys())
     wanted = [names[place] for place in sorted({rows.place(key) for key in keys})]
     function, by = DistinctBy(method, rows.schema, wanted, bool(rows.lineage.open_watermarks)).function()
 

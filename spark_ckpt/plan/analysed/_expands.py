@@ -22,7 +22,7 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import carried_step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.java_classes import frame_of, to_seq
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import items_of, seq_items
 
 JavaObject = Any
 
@@ -31,7 +31,7 @@ _PLACE = "__ckpt_projection"
 
 def expand(of: Translation, node: JavaObject) -> Rows:
     rows = of.rows(node.child())
-    projections = items_of(node.projections())
+    projections = seq_items(node.projections())
     numbers = resolved(frame_of(relation(rows.attributes), of.spark), [F.lit(i) for i in range(len(projections))])
     over = partial(_expanded, node, of.control, projections, numbers)
     return carried_step(of, node, rows, over, "rows are repeated")

@@ -18,7 +18,7 @@ from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
 from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan.processor_variables import variables_of
 from spark_ckpt.plan.session_confs import pandas_options
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
@@ -37,7 +37,7 @@ def function_with_state(of: Translation, node: JavaObject) -> Rows:
     state = T._parse_datatype_json_string(node.stateType().json())
     assert isinstance(state, T.StructType)
     state = T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in state.fields])
-    keys = _keys(rows, items_of(node.groupingAttributes()), state.names)
+    keys = _keys(rows, seq_items(node.groupingAttributes()), state.names)
     output, conf = schema_of(node), of.spark.conf
     function = PandasStateFunction(
         function_of(node),

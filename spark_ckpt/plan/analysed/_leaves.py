@@ -19,7 +19,7 @@ from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.java_classes import CATALYST, OPTION, frame_of, java_class, to_seq
 from spark_ckpt.plan.lineage import Lineage, SourceNode
 from spark_ckpt.plan.spark_stream_rows import SparkStreamRows
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.stateless import with_control
 
 SparkDF = Any
@@ -73,7 +73,7 @@ def stream_of(leaf: JavaObject) -> Stream | None:
 
 def streams_of(plan: JavaObject) -> list[tuple[JavaObject, Stream]]:
     """The leaves of ``plan`` that are streams of ours."""
-    leaves = items_of(plan.collectLeaves())
+    leaves = seq_items(plan.collectLeaves())
     return [(leaf, found) for leaf in leaves if (found := stream_of(leaf)) is not None]
 
 

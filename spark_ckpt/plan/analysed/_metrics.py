@@ -10,7 +10,7 @@ from spark_ckpt.plan.analysed._nodes import Rows, expression_class, kind_of, nul
 from spark_ckpt.plan.analysed._row_by_row import carried_step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.java_classes import to_seq
-from spark_ckpt.plan.udf_plan import NodeCopies, items_of
+from spark_ckpt.plan.udf_plan import NodeCopies, seq_items
 
 JavaObject = Any
 
@@ -30,7 +30,7 @@ def _of_data_rows(copies: NodeCopies, e: JavaObject, columns: ControlColumns) ->
     if kind_of(e) != "AggregateExpression":
         return copies.with_children(e, lambda part: _of_data_rows(copies, part, columns))
     function = e.aggregateFunction()
-    parts = items_of(function.children())
+    parts = seq_items(function.children())
     read = [part for part in parts if not part.foldable()] or parts[:1]
     guarded = [_guarded(part, columns) if part in read else part for part in parts]
     made = function.withNewChildren(to_seq(guarded))

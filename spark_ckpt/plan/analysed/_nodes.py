@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import Column
@@ -13,7 +14,7 @@ from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.java_classes import CATALYST, OPTION, java_class, to_seq
 from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import items_of, seq_items
 from spark_ckpt.runtime.operations import Renamed
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.types import CTL, TAG
@@ -39,7 +40,7 @@ class Rows:
     attributes: tuple[JavaObject, ...]
     schema: T.StructType
 
-    @property
+    @cached_property
     def ids(self) -> list[int]:
         """Spark's expression ids, one a column."""
         return [attribute_id(a) for a in self.attributes]
@@ -78,15 +79,24 @@ def analysed(df: SparkDF) -> JavaObject:
 
 def kind_of(node: JavaObject) -> str:
     """The name of its class, without its package: what the ledger knows it by."""
-    return str(node.getClass().getSimpleName())
+    return str(_once(node, "kind", lambda: node.getClass().getSimpleName()))
 
 
 def attribute_id(attribute: JavaObject) -> int:
-    return int(attribute.exprId().id())
+    return int(_once(attribute, "id", lambda: attribute.exprId().id()))
+
+
+def _once(found: JavaObject, what: str, ask: Callable[[], Any]) -> Any:
+    """What the JVM says of an object that never changes, asked once for each reference to it."""
+    known = found.__dict__
+    name = f"_ckpt_{what}"
+    if name not in known:
+        known[name] = ask()
+    return known[name]
 
 
 def output_of(node: JavaObject) -> tuple[JavaObject, ...]:
-    return tuple(items_of(node.output()))
+    return tuple(seq_items(node.output()))
 
 
 def schema_of(node: JavaObject) -> T.StructType:
@@ -99,7 +109,7 @@ def schema_of(node: JavaObject) -> T.StructType:
 def walk(node: JavaObject) -> Iterator[JavaObject]:
     """``node`` and all nodes below it; not those of sub-queries."""
     yield node
-    for child in items_of(node.children()):
+    for child in seq_items(node.children()):
         yield from walk(child)
 
 
@@ -109,7 +119,7 @@ def java_type(kind: T.DataType) -> JavaObject:
 
 def new_attributes(schema: T.StructType) -> tuple[JavaObject, ...]:
     """Attributes of new ids."""
-    return tuple(items_of(java_class(_TO_ATTRIBUTES).toAttributes(java_type(schema))))
+    return tuple(seq_items(java_class(_TO_ATTRIBUTES).toAttributes(java_type(schema))))
 
 
 def control_attributes() -> tuple[JavaObject, JavaObject]:

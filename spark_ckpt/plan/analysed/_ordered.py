@@ -30,7 +30,7 @@ from spark_ckpt.plan.first_rows import first_rows, of_result
 from spark_ckpt.plan.java_classes import frame_of, to_seq
 from spark_ckpt.plan.keyed_operator import Upstream
 from spark_ckpt.plan.spark_errors import SORTING, unsupported
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import items_of, seq_items
 from spark_ckpt.types import TAG
 
 JavaObject = Any
@@ -49,14 +49,14 @@ def _sorted(spark: Any, node: JavaObject, columns: ControlColumns, child: JavaOb
     frame = frame_of(child, spark)
     together = frame.repartition(1) if getattr(node, "global")() else frame
     (by_epoch,) = items_of(analysed(together.sortWithinPartitions(F.col(TAG))).order())
-    orders = [_of_data_rows(order, columns) for order in items_of(node.order())]
+    orders = [_of_data_rows(order, columns) for order in seq_items(node.order())]
     return plan_class("Sort")(to_seq([by_epoch, *orders]), False, analysed(together), node.hint())
 
 
 def _of_data_rows(order: JavaObject, columns: ControlColumns) -> JavaObject:
     value = order.child()
     made = expression_class("If")(columns.is_data(), value, null_of(value))
-    return order.withNewChildren(to_seq([made, *items_of(order.sameOrderExpressions())]))
+    return order.withNewChildren(to_seq([made, *seq_items(order.sameOrderExpressions())]))
 
 
 def limit(of: Translation, node: JavaObject) -> Rows:

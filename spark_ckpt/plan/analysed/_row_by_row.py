@@ -9,14 +9,14 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.plan.analysed._control_rows import carried
-from spark_ckpt.plan.analysed._nodes import Rows, analysed, kind_of, output_of, relation, schema_of, with_ids
+from spark_ckpt.plan.analysed._nodes import Rows, analysed, kind_of, output_of, schema_of, with_ids
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.generators import for_control_rows
-from spark_ckpt.plan.in_arrow import RowColumns, Stays, StaysError, arrow_operations
+from spark_ckpt.plan.in_arrow import RowColumns, Stays, StaysError, computed, kept
 from spark_ckpt.plan.java_classes import frame_of
-from spark_ckpt.plan.udf_plan import for_data_rows
+from spark_ckpt.plan.udf_plan import for_data_rows, seq_items
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import with_control
 
@@ -77,18 +77,18 @@ def names_only(of: Translation, node: JavaObject) -> Rows:
 def _in_arrow(of: Translation, node: JavaObject, rows: Rows) -> tuple[Operation, ...] | Stays:
     if kind_of(node) not in _IN_ARROW:
         return Stays(f"{kind_of(node)} is Spark's")
-    attributes = (*rows.attributes, *of.control.both)
-    made = carried(node, of.control, guard=False)(relation(attributes))
     columns = RowColumns([*rows.ids, *of.control_ids], [f.dataType for f in with_control(rows.schema).fields])
     try:
-        return tuple(arrow_operations([made], columns, of.spark))
+        if kind_of(node) == "Filter":
+            return (kept(node.condition(), columns, of.spark),)
+        return (computed(seq_items(node.projectList()), columns, of.spark),)
     except StaysError as reason:
         return Stays(str(reason))
 
 
 def _in_spark(of: Translation, node: JavaObject, rows: Rows, df: SparkDF) -> SparkDF:
     """``node`` over ``df``, which has the columns of ``rows`` and the control columns behind them."""
-    return _over(of, rows, df, carried(node, of.control, guard=True))
+    return _over(of, rows, df, carried(node, of.control))
 
 
 def _over(of: Translation, rows: Rows, df: SparkDF, over: Callable[[JavaObject], JavaObject]) -> SparkDF:

@@ -28,7 +28,7 @@ from spark_ckpt.plan.analysed._row_by_row import python_step, step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.event_time import DELAY_KEY
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import items_of, seq_items
 from spark_ckpt.plan.windows import WINDOW_KEYS
 from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
 
@@ -76,13 +76,13 @@ class Windowed:
 def time_window(node: JavaObject) -> TimeWindow | None:
     """The window that ``node``, a projection or an expansion, gives rows; None: it gives none."""
     if kind_of(node) == "Project":
-        made = next((e for e in items_of(node.projectList()) if _is_window(e)), None)
+        made = next((e for e in seq_items(node.projectList()) if _is_window(e)), None)
         return None if made is None else _read(node, made.toAttribute(), made.child())
     column = next((a for a in output_of(node) if _is_noted(a)), None) if kind_of(node) == "Expand" else None
     if column is None:
         return None
     place = [attribute_id(a) for a in output_of(node)].index(attribute_id(column))
-    made = items_of(items_of(node.projections())[0])[place]
+    made = items_of(seq_items(node.projections())[0])[place]
     return _read(node, column, made) if kind_of(made) == "CreateNamedStruct" else None
 
 
@@ -107,7 +107,7 @@ def directly_below(node: JavaObject, window: TimeWindow) -> JavaObject | None:
     """The node that assigns ``window``, if nothing but Spark's own filter of the rows in it is behind that."""
     if kind_of(node) == "Filter" and kind_of(node.child()) == "Expand":
         condition = node.condition()
-        parts = items_of(condition.children()) if kind_of(condition) == "And" else []
+        parts = seq_items(condition.children()) if kind_of(condition) == "And" else []
         own = [kind_of(p) for p in parts] == ["GreaterThanOrEqual", "LessThan"]
         node = node.child() if own else node
     found = time_window(node)
@@ -118,7 +118,7 @@ def directly_below(node: JavaObject, window: TimeWindow) -> JavaObject | None:
 def _computes_others(node: JavaObject) -> bool:
     if kind_of(node) != "Project":
         return False
-    return any(kind_of(e) != "AttributeReference" and not _is_window(e) for e in items_of(node.projectList()))
+    return any(kind_of(e) != "AttributeReference" and not _is_window(e) for e in seq_items(node.projectList()))
 
 
 def _defined_by(node: JavaObject, wanted: JavaObject) -> JavaObject:
@@ -147,11 +147,11 @@ def _is_window(e: JavaObject) -> bool:
 
 def _read(node: JavaObject, column: JavaObject, struct: JavaObject) -> TimeWindow:
     """``end`` of the struct is ``time - (time - start) mod slide - 0 + size``, as ``TimeWindowing`` writes it."""
-    end, size = items_of(_inner(items_of(struct.children())[3]).children())
-    newest, _back = items_of(end.children())
-    time, into = items_of(newest.children())
-    since, slide = items_of(items_of(items_of(into.children())[0].children())[0].children())
-    start = items_of(since.children())[1]
+    end, size = items_of(_inner(seq_items(struct.children())[3]).children())
+    newest, _back = seq_items(end.children())
+    time, into = seq_items(newest.children())
+    since, slide = items_of(items_of(seq_items(into.children())[0].children())[0].children())
+    start = seq_items(since.children())[1]
     sizes = WindowSize(int(size.value()), int(slide.value()), int(start.value()))
     return TimeWindow(node, column, _inner(time), sizes, _field_of(column))
 
@@ -210,5 +210,5 @@ def assigned(of: Translation, window: TimeWindow) -> Rows:
 def _listed(window: TimeWindow) -> list[JavaObject]:
     """The node's own output: a projection may compute other columns, too."""
     if kind_of(window.node) == "Project":
-        return [window.column if _is_window(e) else e for e in items_of(window.node.projectList())]
+        return [window.column if _is_window(e) else e for e in seq_items(window.node.projectList())]
     return list(output_of(window.node))

@@ -9,7 +9,7 @@ from spark_ckpt.plan.analysed._nodes import Rows, output_of, schema_of
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.spark_errors import unsupported
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.stateless import with_control
 
 JavaObject = Any
@@ -17,7 +17,7 @@ JavaObject = Any
 
 def union(of: Translation, node: JavaObject) -> Rows:
     """By position: Spark's analysis has put names in order and types in common in front of it."""
-    children = items_of(node.children())
+    children = seq_items(node.children())
     if not all(child.isStreaming() for child in children):
         raise unsupported(
             "Union between streaming and batch DataFrames/Datasets is not supported, in Spark neither: write the rows "

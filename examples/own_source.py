@@ -98,7 +98,7 @@ def main() -> None:
     spark.conf.set("spark.ckpt.interval", "1h")
     source = spark_ckpt.enable(spark).readStream.format(HttpSource)
     rows = source.option("url", f"http://127.0.0.1:{server.server_port}").load()
-    means = rows.groupBy("sensor").aggregate(uid="means", n=agg.count(), mean=agg.mean("value"))
+    means = rows.groupBy("sensor").aggregate(n=agg.count(), mean=agg.mean("value")).uid("means")
     writer = means.writeStream.format("memory").options(path=f"{folder}/means", mergeKeys="sensor").queryName("means")
 
     query = writer.start()

@@ -5,7 +5,7 @@
     spark.conf.set("spark.ckpt.dir", "/data/checkpoints")
     ckpt = spark_ckpt.enable(spark)
     orders = ckpt.readStream.format("files").option("fileFormat", "json").schema(ddl).load("/data/orders")
-    totals = orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), total=agg.sum("amount"))
+    totals = orders.groupBy("customer").aggregate(n=agg.count(), total=agg.sum("amount")).uid("totals")
     writer = totals.writeStream.format("delta").option("path", "/lake/totals").option("mergeKeys", "customer")
     query = writer.queryName("orders").start()
 

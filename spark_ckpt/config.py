@@ -139,7 +139,7 @@ class JobConfig:
         "allowNonRestoredState", FLAG, "false", "Restore even if the checkpoint has state of uids the query lacks."
     )
     require_uid: bool = _key(
-        "requireUid", FLAG, "false", "Refuse keyed operators without `uid=`, instead of deriving it."
+        "requireUid", FLAG, "false", "Refuse keyed operators without `uid(...)`, instead of deriving it."
     )
     idle_timeout_ms: int | None = _key(
         "source.idleTimeout",

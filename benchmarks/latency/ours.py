@@ -52,7 +52,7 @@ def start(spark: SparkSession, asked: Mapping[str, Any]) -> Any:
         .load()
         .select("value.*")
     )
-    totals = events.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total"), uid="totals")
+    totals = events.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total")).uid("totals")
     rows = totals.withColumn("key", F.col("k").cast("string")).withColumn("value", F.struct("k", "n", "total"))
     first, *more = [(kind, _options(kind, folder, places)) for kind in asked["sinks"]]
     writer = rows.writeStream.outputMode("update").format(first[0]).options(**first[1])

@@ -78,8 +78,12 @@ def configure(spark: SparkSession, settings: Mapping[str, str]) -> None:
 
 def _keyed(stream: Any, workload: str) -> Any:
     if workload == "sessions":
-        return stream.groupBy("k").applyInPandasWithState(
-            functions.sessions, functions.SESSION_OUT, functions.SESSION_STATE, "append", "NoTimeout", uid=_UID
+        return (
+            stream.groupBy("k")
+            .applyInPandasWithState(
+                functions.sessions, functions.SESSION_OUT, functions.SESSION_STATE, "append", "NoTimeout"
+            )
+            .uid(_UID)
         )
     if workload == "filtered":
         stream = filtered(stream)
@@ -87,7 +91,7 @@ def _keyed(stream: Any, workload: str) -> Any:
     if workload == "windowed":
         # The start of a tumbling window of 10 s, as Spark's window("ts", "10 seconds").start.
         keys.append(F.timestamp_seconds(F.floor(F.unix_timestamp("ts") / 10) * 10).alias("start"))
-    return stream.groupBy(*keys).aggregate(uid=_UID, n=agg.count(), total=agg.sum("v"))
+    return stream.groupBy(*keys).aggregate(n=agg.count(), total=agg.sum("v")).uid(_UID)
 
 
 def checkpoints(query: Any) -> list[dict[str, Any]]:

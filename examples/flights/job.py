@@ -66,16 +66,18 @@ def start(spark: SparkSession, place: str, database: str) -> Any:
         flights.where("departed is not null")
         .groupBy("carrier", "origin", "dest")
         .aggregate(
-            uid="routes",
             emit="rows",
             orderBy="id",
             flights=agg.count(),
             mean_delay=agg.mean("dep_delay"),
             max_delay=agg.max("dep_delay"),
         )
+        .uid("routes")
     )
-    flagged = routes.groupBy("tailnum").applyInPandasWithState(
-        turnarounds, TURNAROUND, STATE, "append", "NoTimeout", uid="turnarounds"
+    flagged = (
+        routes.groupBy("tailnum")
+        .applyInPandasWithState(turnarounds, TURNAROUND, STATE, "append", "NoTimeout")
+        .uid("turnarounds")
     )
     return (
         flagged.writeStream.format("delta")

@@ -32,7 +32,7 @@ def main(folder: str) -> None:
         .load(f"{folder}/input")
     )
     # What `add` did by hand: counts and sums so far, by customer.
-    totals = payments.groupBy("customer").aggregate(uid="totals", n=agg.count(), amount=agg.sum("amount"))
+    totals = payments.groupBy("customer").aggregate(n=agg.count(), amount=agg.sum("amount")).uid("totals")
     query = (
         totals.writeStream.format("sql")
         .option("url", f"sqlite:///{folder}/after.db")

@@ -51,7 +51,8 @@ def start(spark: SparkSession, places: dict[str, Any]) -> Any:
     sums = (
         payments.join(merchants, "merchant")
         .groupBy(F.window("at", "1 minute"), "category")
-        .agg(F.count("*").alias("payments"), F.sum("cents").alias("cents"), uid="sums")
+        .agg(F.count("*").alias("payments"), F.sum("cents").alias("cents"))
+        .uid("sums")
         .select(F.col("window.start").alias("start"), "category", "payments", "cents")
         .withColumn("key", F.col("category"))
         .withColumn("value", F.to_json(F.struct("start", "category", "payments", "cents")))

@@ -28,7 +28,7 @@ class Distinct:
         in the log says so. ``uid`` is the operator's name in checkpoints. Raises as Spark does for
         columns that are not there, ``InvalidInputError`` for maps, which cannot be compared::
 
-            orders.withWatermark("at", "1 hour").dropDuplicates(["id", "at"], uid="once")
+            orders.withWatermark("at", "1 hour").dropDuplicates(["id", "at"]).uid("once")
         """
         return _dropped(self, "dropDuplicates", subset, uid)
 
@@ -43,7 +43,7 @@ class Distinct:
         duplicates that are no further apart than that delay are dropped. ``uid`` is the operator's name in checkpoints.
         Raises ``InvalidInputError`` without ``withWatermark`` ahead, and as :meth:`dropDuplicates`::
 
-            orders.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["id"], uid="once")
+            orders.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["id"]).uid("once")
         """
         return _dropped(self, WITHIN, subset, uid)
 

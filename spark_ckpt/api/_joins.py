@@ -135,7 +135,7 @@ class JoinMethods(HasOperation):
             ads = impressions.withWatermark("shown", "10 minutes")
             hits = clicks.withWatermark("at", "20 minutes")
             soon = (hits["at"] >= ads["shown"]) & (hits["at"] <= ads["shown"] + F.expr("interval 1 hour"))
-            ads.join(hits, (ads["ad"] == hits["clicked"]) & soon, "left", uid="clicked")
+            ads.join(hits, (ads["ad"] == hits["clicked"]) & soon, "left").uid("clicked")
         """
         names = _names(on)
         refuse_control(names or [])

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable
 from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.plan.attributes import by_name
 from spark_ckpt.plan.key_columns import Keys
-from spark_ckpt.plan.keyed_operator import KeyedRows, Upstream, keyed_rows
-from spark_ckpt.plan.keyed_operator import checked_uid as checked
+from spark_ckpt.plan.keyed_operator import KeyedRows, Upstream, checked_uid, keyed_rows
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
@@ -28,8 +27,17 @@ def keyed(
     takes_updates: bool = False,
 ) -> CkptDataFrame:
     """A keyed operator behind ``parent``; see :func:`spark_ckpt.plan.keyed_operator.keyed_rows`."""
-    uid, upstream = checked_uid(parent, uid), upstream_of(parent)
-    made = keyed_rows(upstream, uid, function, columns, keys, output_mode, whole_in_complete, asked, takes_updates)
+    made = keyed_rows(
+        upstream_of(parent),
+        checked_uid(uid),
+        function,
+        columns,
+        keys,
+        output_mode,
+        whole_in_complete,
+        asked,
+        takes_updates,
+    )
     return behind_operator(parent, made, _handed_on(parent, function, keys))
 
 
@@ -42,11 +50,6 @@ def behind_operator(parent: CkptDataFrame, made: KeyedRows, handed_on: Iterable[
     preview = parent._session.preview(with_control(made.schema))
     df = CkptDataFrame(parent._session, made.recipe, made.lineage, preview)
     return df._with(by_name(parent._attributes, df.columns, handed_on))
-
-
-def checked_uid(parent: CkptDataFrame, uid: str | None) -> str | None:
-    """None: the start derives one."""
-    return checked(uid, uid is None and parent._session.config().require_uid)
 
 
 def _handed_on(parent: CkptDataFrame, function: StateFunction, keys: Keys) -> Iterable[str]:

@@ -96,7 +96,8 @@ def _sorted(df: CkptDataFrame, what: str, cols: list[Any], ascending: Any, one_t
 
 
 def _counted(df: CkptDataFrame, n: int, uid: str | None) -> CkptDataFrame:
-    from spark_ckpt.api._keyed import behind_operator, checked_uid, upstream_of
+    from spark_ckpt.api._keyed import behind_operator, upstream_of
+    from spark_ckpt.plan.keyed_operator import checked_uid
 
-    made = first_rows(upstream_of(df), n, checked_uid(df, uid))
+    made = first_rows(upstream_of(df), n, checked_uid(uid))
     return behind_operator(df, made, df.columns)

@@ -65,8 +65,8 @@ class Processors:
                     yield pd.DataFrame({"customer": [key[0]], "n": [n]})
 
             orders.groupBy("customer").transformWithStateInPandas(
-                Counted(), "customer string, n long", "update", "none", uid="counted"
-            )
+                Counted(), "customer string, n long", "update", "none"
+            ).uid("counted")
         """
         given = (statefulProcessor, outputStructType, outputMode, timeMode, initialState, eventTimeColumnName)
         return _transformed(self, uid, True, *given)

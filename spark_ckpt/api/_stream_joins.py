@@ -295,13 +295,12 @@ class _Join:
 
 def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring, shown: list[T.StructField]) -> CkptDataFrame:
     """``shown``: what Spark says of the columns that come out, event times among them."""
-    from spark_ckpt.api._keyed import checked_uid
     from spark_ckpt.api.dataframe import CkptDataFrame
-    from spark_ckpt.plan.keyed_operator import state_layout
+    from spark_ckpt.plan.keyed_operator import checked_uid, state_layout
 
     function, lineage = wiring.function, wiring.lineage
     node = OperatorNode(
-        checked_uid(left, uid),
+        checked_uid(uid),
         state_layout(function),
         lineage.sources,
         function.timeout,

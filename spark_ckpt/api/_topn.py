@@ -71,11 +71,11 @@ class TopRows:
         ``InvalidInputError`` for what cannot be ordered by, names that are taken, ``n`` below 1, and updates without
         ``mergeKeys``::
 
-            best = orders.groupBy("customer").topN(3, F.desc("price"), rank="place", uid="best")
+            best = orders.groupBy("customer").topN(3, F.desc("price"), rank="place").uid("best")
             best.writeStream.format("delta").option("mergeKeys", "customer,place").option("changeColumn", "op")
 
             sales = orders.groupBy("shop", "product").agg(F.sum("price").alias("sales"))
-            top = sales.groupBy("shop").topN(10, F.desc("sales"), mergeKeys="product", uid="top")
+            top = sales.groupBy("shop").topN(10, F.desc("sales"), mergeKeys="product").uid("top")
         """
         if self._window is not None:
             by_columns: TopRows = self._by_columns()

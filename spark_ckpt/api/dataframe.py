@@ -40,7 +40,9 @@ from spark_ckpt.api._summaries import Summaries
 from spark_ckpt.api._views import TempViews
 from spark_ckpt.api._watermark import behind_alias, behind_filter, behind_operation
 from spark_ckpt.api._window_columns import where_window
+from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.hints import missing
+from spark_ckpt.names import checked_name
 from spark_ckpt.plan.again import again
 from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
 from spark_ckpt.plan.attributes import (
@@ -70,7 +72,7 @@ from spark_ckpt.plan.event_time import without_notes
 from spark_ckpt.plan.generators import for_control_rows
 from spark_ckpt.plan.in_arrow import Stays, in_arrow
 from spark_ckpt.plan.key_columns import is_column
-from spark_ckpt.plan.lineage import Lineage
+from spark_ckpt.plan.lineage import Lineage, refuse_shared
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.plan.refused_types import refuse_unwritable
@@ -399,7 +401,7 @@ class CkptDataFrame(
         of aggregates maps and intervals; collated strings are none. Several may have one name, for ``agg`` and its
         short forms. Raises ``InvalidInputError`` for others, and for no key::
 
-            orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), spent=agg.sum("amount"))
+            orders.groupBy("customer").aggregate(n=agg.count(), spent=agg.sum("amount")).uid("totals")
         """
         from spark_ckpt.api.grouped import CkptGroupedData
 
@@ -417,6 +419,24 @@ class CkptDataFrame(
     def agg(self, *exprs: Any, uid: str | None = None) -> CkptDataFrame:
         """As PySpark's: ``groupBy().agg(*exprs, uid=uid)``, one row over everything; ``groupBy`` has the details."""
         return self.groupBy().agg(*exprs, uid=uid)
+
+    def uid(self, uid: str) -> CkptDataFrame:
+        """Name the state of the operator that this ends with: ``orders.groupBy("k").agg(...).uid("totals")``.
+
+        Checkpoints know the state by ``uid``, so a changed query finds it again. Call it once, right behind the
+        operator. Returns the DataFrame itself. Raises ``TopologyError`` for what is no name or another operator's,
+        ``InvalidInputError`` where no operator keeps state.
+        """
+        checked_name("operator uid", uid, TopologyError)
+        if not self._lineage.operators:
+            raise InvalidInputError(
+                f"uid({uid!r}): expected a DataFrame that ends with an operator that keeps state, such as "
+                "groupBy(...).agg(...) or dropDuplicates(...); call uid right behind the operator"
+            )
+        *others, last = self._lineage.operators
+        last.named(uid)
+        refuse_shared(others, last)
+        return self
 
     @property
     def writeStream(self) -> CkptDataStreamWriter:

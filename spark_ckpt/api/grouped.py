@@ -107,7 +107,7 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
         Raises ``InvalidInputError`` for none, for columns that are not there and types an aggregate cannot take,
         ``TopologyError`` if the ``uid`` is taken::
 
-            totals = orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), total=agg.sum("amount"))
+            totals = orders.groupBy("customer").aggregate(n=agg.count(), total=agg.sum("amount")).uid("totals")
             totals.writeStream.format("sql").option("mergeKeys", "customer")
         """
         if not aggregates:
@@ -206,8 +206,8 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
                 yield pd.DataFrame({"customer": [key[0]], "n": [n]})
 
             orders.groupBy("customer").applyInPandasWithState(
-                counted, "customer string, n long", "n long", "update", "NoTimeout", uid="counted"
-            )
+                counted, "customer string, n long", "n long", "update", "NoTimeout"
+            ).uid("counted")
 
         If ``func`` is an object with a method ``on_checkpoint_complete(checkpoint)``, executors call that when all
         sinks have committed what came out for the checkpoint: at least once in each task of the operator, ahead of the
@@ -271,8 +271,8 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
                 return pa.table({"customer": state["customer"], "n": n}), pa.table({"n": n})
 
             orders.groupBy("customer").applyInArrowWithState(
-                counted, "customer string, n long", "n long", uid="counted"
-            )
+                counted, "customer string, n long", "n long"
+            ).uid("counted")
         """
         if self._window is not None:
             given = (func, outputStructType, stateStructType, timeoutConf)

@@ -139,7 +139,7 @@ class CkptSession(Hinting):
         lost the columns, ``ConfigError`` for the reader's options::
 
             orders = spark.sql("SELECT * FROM orders WHERE amount > 0 OR __ckpt_ctl IS NOT NULL")
-            totals = ckpt.wrap(orders).groupBy("customer").agg(F.sum("amount").alias("total"), uid="totals")
+            totals = ckpt.wrap(orders).groupBy("customer").agg(F.sum("amount").alias("total")).uid("totals")
         """
         from spark_ckpt.api._wrap import wrapped
 

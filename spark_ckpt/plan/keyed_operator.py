@@ -14,7 +14,7 @@ from spark_ckpt.plan._wiring import wire_operator
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.event_time import event_time_among, event_times, late_by_window, passed_on
 from spark_ckpt.plan.key_columns import Keys
-from spark_ckpt.plan.lineage import NEEDS_UID, Lineage, OperatorNode
+from spark_ckpt.plan.lineage import Lineage, OperatorNode
 from spark_ckpt.runtime.stateless import spark_schema, with_control
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
@@ -111,13 +111,9 @@ def _node(
     )
 
 
-def checked_uid(uid: str | None, required: bool) -> str | None:
-    """None: the start derives one."""
-    if uid is not None:
-        return checked_name("operator uid", uid, TopologyError)
-    if required:
-        raise TopologyError(NEEDS_UID)
-    return None
+def checked_uid(uid: str | None) -> str | None:
+    """None: it is named later, by ``uid(...)`` or by the start. Raises ``TopologyError`` for what is no name."""
+    return None if uid is None else checked_name("operator uid", uid, TopologyError)
 
 
 def _event_time(upstream: Upstream, function: StateFunction, asked: Collection[str] | None) -> str | None:

@@ -13,7 +13,7 @@ from spark_ckpt.names import checked_name, family_table
 from spark_ckpt.sources.spark_stream import SparkStream
 from spark_ckpt.state.lsm.layout import FamilyLayout, StateLayout
 
-NEEDS_UID = 'a keyed operator needs a uid, the stable name its state is found again by; add uid="..." to the call'
+NEEDS_UID = 'a keyed operator needs a uid, the stable name its state is found again by; call uid("...") behind it'
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +84,10 @@ class OperatorNode:
         names no folder can have."""
         tables = {family_table(uid, family): layout.stored for family, layout in self.families.items()}
         return {uid: self.layout, **{checked_name("state table", t, TopologyError): s for t, s in tables.items()}}
+
+    def named(self, uid: str) -> None:
+        """From now on it has this uid: ``uid`` is called behind what makes an operator."""
+        object.__setattr__(self, "uid", uid)
 
     @property
     def given(self) -> set[str]:
@@ -178,13 +182,17 @@ class Lineage:
 
     def through(self, operator: OperatorNode) -> Lineage:
         """Behind a keyed operator: one input, and watermarks arrive in-band instead of on rows."""
-        shared = {t for o in self.operators for t in o.given} & operator.given
-        if shared:
-            raise TopologyError(
-                f"two keyed operators have the uid {min(shared)!r}; their state would be mixed up. "
-                "Give each its own uid."
-            )
+        refuse_shared(self.operators, operator)
         return replace(self, inputs=1, operators=(*self.operators, operator), open_watermarks=())
+
+
+def refuse_shared(others: Sequence[OperatorNode], operator: OperatorNode) -> None:
+    """Raises ``TopologyError`` if one of ``others`` has state under the uid of ``operator``."""
+    shared = {t for o in others for t in o.given} & operator.given
+    if shared:
+        raise TopologyError(
+            f"two keyed operators have the uid {min(shared)!r}; their state would be mixed up. Give each its own uid."
+        )
 
 
 def in_plan_order(operators: Sequence[OperatorNode]) -> list[OperatorNode]:

@@ -52,8 +52,8 @@ _JOIN_WAY = (
 _LIMIT_WAY = f"Filter row by row instead; for a sample: {SAMPLE}."
 _WAYS = {
     "Deduplicate": 'Call dropDuplicates(["k"]) or distinct() of the stream itself.',
-    "Aggregate": 'Aggregate with groupBy("k").aggregate(uid="...", n=agg.count(), ...).',
-    "Window": 'For running values of a key: groupBy("k").aggregate(uid="...", emit="rows", orderBy="t", ...).',
+    "Aggregate": 'Aggregate with groupBy("k").aggregate(n=agg.count(), ...).',
+    "Window": 'For running values of a key: groupBy("k").aggregate(emit="rows", orderBy="t", ...).',
     "Sort": "Rows inside a batch have no order here; sort where the results are read.",
     "Union": "Union two streams with stream.union(other) or stream.unionByName(other).",
     "Join": _JOIN_WAY,

@@ -178,8 +178,8 @@ def _tell_uids(job: str, uids: dict[OperatorNode, str]) -> None:
     names = ", ".join(uid if node.uid else f"{uid} (derived)" for node, uid in uids.items())
     if any(node.uid is None for node in uids):
         _log.warning(
-            "Job %s: the keyed operators are %s. A derived uid is the operator's kind and place in the query; give "
-            'uid="..." where state is to survive changes of the query.', job, names,
+            "Job %s: the keyed operators are %s. A derived uid is the operator's kind and place in the query; call "
+            'uid("...") behind an operator where state is to survive changes of the query.', job, names,
         )  # fmt: skip
     elif uids:
         _log.info("Job %s: the keyed operators are %s.", job, names)

@@ -66,7 +66,7 @@ def _derived_moved(old: Topology, new: Topology) -> Refuse | None:
     return Refuse(
         f"the uids derived from keyed operators' kinds and places in the query changed: expected {_places(then)}, "
         f"found {_places(now)}, so which state is whose is not known; give each operator whose state is to go on the "
-        f"uid that it had, such as uid={next(iter(then))!r}, and start at an empty Spark location",
+        f"uid that it had, such as uid({next(iter(then))!r}), and start at an empty Spark location",
         True,
     )
 
@@ -86,7 +86,7 @@ def _were_derived(old: Topology, gone: Iterable[str]) -> str:
         return ""
     return (
         f"; {derived} were derived from operators' kinds and places in the query: an operator that is still there gets "
-        f"its state back with uid={derived[0]!r}"
+        f"its state back with uid({derived[0]!r})"
     )
 
 

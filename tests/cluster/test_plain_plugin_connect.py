@@ -43,7 +43,7 @@ ckpt = spark_ckpt.enable(spark)
 df = reader("wrapped")
 kept = df.where((df.value > 3) | df["__ckpt_ctl"].isNotNull())
 kept = kept.select((df.value % 2).alias("k"), "value", *spark_ckpt.CONTROL_COLUMNS)
-totals = ckpt.wrap(kept).groupBy("k").agg(F.sum("value").alias("total"), uid="totals")
+totals = ckpt.wrap(kept).groupBy("k").agg(F.sum("value").alias("total")).uid("totals")
 writer = totals.writeStream.format("delta").option("path", "lake/wrapped").option("mergeKeys", "k")
 print("wrapped", run(writer, "lake/wrapped"))
 try:

@@ -36,7 +36,7 @@ spark = SparkSession.builder.getOrCreate()
 ckpt = spark_ckpt.enable(spark)
 orders = ckpt.readStream.format("files").schema("customer string, amount long").load("/data/orders")
 grouped = orders.where("amount > 0").groupBy("customer")
-writer = grouped.aggregate(uid="totals", n=agg.count()).writeStream
+writer = grouped.aggregate(n=agg.count()).uid("totals").writeStream
 query = writer.format("delta").queryName("orders").trigger(availableNow=True).start("/lake/totals")
 
 reveal_type(ckpt)  # spark_ckpt.api.session.CkptSession
@@ -72,7 +72,7 @@ ckpt.readStream.fromat("files")  # error: "CkptDataStreamReader" has no attribut
 ckpt.readStream.format(dict)  # error: Argument 1 to "format"
 orders.gruopBy("customer")  # error: "Column" not callable
 grouped.averge("amount")  # error: "CkptGroupedData" has no attribute "averge"
-grouped.aggregate(uid="totals", n="count")  # error: Argument "n" to "aggregate"
+grouped.aggregate(n="count").uid("totals")  # error: Argument "n" to "aggregate"
 writer.tigger(availableNow=True)  # error: "CkptDataStreamWriter" has no attribute "tigger"
 writer.format("delta").start().awaitTermination("soon")  # error: Argument 1 to "awaitTermination"
 query.chekpoints()  # error: "CkptQuery" has no attribute "chekpoints"

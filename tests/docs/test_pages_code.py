@@ -58,7 +58,7 @@ STREAMS = """
 ckpt = spark_ckpt.enable(spark)
 stream = ckpt.readStream.format("files").option("fileFormat", "json")
 orders = stream.schema("id long, customer string, amount long").load("orders")
-totals = orders.groupBy("customer").aggregate(uid="totals", n=agg.count(), total=agg.sum("amount"))
+totals = orders.groupBy("customer").aggregate(n=agg.count(), total=agg.sum("amount")).uid("totals")
 """
 README = """
 s = "customer_id LONG, amount LONG"

@@ -61,7 +61,7 @@ class Aggregate(Operation):
     def _ours(self, df: Any) -> Any:
         wanted = {name: spec.value() for name, spec in self.specs.items()}
         grouped = df.groupBy(*map(quoted, self.keys))
-        return grouped.aggregate(uid=self.uid, emit=self.emit, orderBy="id" if self.emit == "rows" else None, **wanted)
+        return grouped.aggregate(emit=self.emit, orderBy="id" if self.emit == "rows" else None, **wanted).uid(self.uid)
 
     def _batch(self, df: Any) -> Any:
         if self.emit == "update":
@@ -130,12 +130,12 @@ class Stateful(Operation):
             return df.select(*keys, "id", *map(F.expr, counts))
         grouped, state = df.groupBy(*map(quoted, self.keys)), "seen bigint, filled bigint"
         if self.flavour == "Arrow":
-            return grouped.applyInArrowWithState(
-                number_rows_arrow(self.keys, self.column), self.output, state, uid=self.uid
+            return grouped.applyInArrowWithState(number_rows_arrow(self.keys, self.column), self.output, state).uid(
+                self.uid
             )
         return grouped.applyInPandasWithState(
-            number_rows_pandas(self.keys, self.column), self.output, state, "append", "NoTimeout", uid=self.uid
-        )
+            number_rows_pandas(self.keys, self.column), self.output, state, "append", "NoTimeout"
+        ).uid(self.uid)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def _join(df: Any, how: str) -> Any:
 
 
 def _numbered(df: Any, key: str, uid: str, name: str) -> Any:
-    return df.groupBy(key).aggregate(uid=uid, emit="rows", orderBy="id", **{name: agg.count()})
+    return df.groupBy(key).aggregate(emit="rows", orderBy="id", **{name: agg.count()}).uid(uid)
 
 
 def _batch_numbered(df: Any, key: str, name: str) -> Any:
@@ -114,7 +114,7 @@ FORMS = (
         "dropDuplicates",
         _inside(lambda df: df.dropDuplicates(["k"])),
         r"Deduplicate.*dropDuplicates\(\[.k.\]\)",
-        lambda df, uid: df.dropDuplicates(["k"], uid=uid).select("k"),
+        lambda df, uid: df.dropDuplicates(["k"]).uid(uid).select("k"),
         lambda df: df.dropDuplicates(["k"]).select("k"),
         gives={"k": "int"},
         alone=True,

@@ -29,7 +29,7 @@ def main(folder: str, options: str) -> None:
     ckpt = spark_ckpt.enable(spark)
     files = ckpt.readStream.format("files").option("fileFormat", "json").option("maxFilesPerTrigger", "1")
     rows = files.schema("k long, value long").load(f"{folder}/in")
-    totals = rows.groupBy("k").aggregate(uid="totals", emit="rows", orderBy="value", n=agg.count(), s=agg.sum("value"))
+    totals = rows.groupBy("k").aggregate(emit="rows", orderBy="value", n=agg.count(), s=agg.sum("value")).uid("totals")
     messages = totals.select(
         F.col("k").cast("string").alias("key"), F.to_json(F.struct("k", "value", "n", "s")).alias("value")
     )

@@ -24,7 +24,7 @@ def main(folder: str, catalogue: str) -> None:
     lake = {f"catalog.{k}": v for k, v in json.loads(catalogue).items()}
     source = ckpt.readStream.format("iceberg").options(**lake).option("streaming-max-files-per-micro-batch", "1")
     rows = source.load("db.orders").groupBy("k")
-    running = rows.aggregate(uid="running", emit="rows", orderBy="v", n=agg.count(), s=agg.sum("v"))
+    running = rows.aggregate(emit="rows", orderBy="v", n=agg.count(), s=agg.sum("v")).uid("running")
     writer = running.writeStream.format("iceberg").options(**lake).option("table", "db.running")
     writer = writer.alsoTo("iceberg", table="db.totals", mergeKeys="k", **lake)
     writer.queryName("orders").trigger(availableNow=True).start().awaitTermination()

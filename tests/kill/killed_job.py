@@ -163,17 +163,20 @@ def start(spark: SparkSession, plan: dict[str, Any]) -> Any:
     rows, *others = (numbers(ckpt, plan, source) for source in range(plan["sources"]))
     for other in others:
         rows = rows.union(other)
-    totals = rows.groupBy("k").aggregate(uid=TOTALS, emit="rows", orderBy="value", n=agg.count(), s=agg.sum("value"))
+    totals = rows.groupBy("k").aggregate(emit="rows", orderBy="value", n=agg.count(), s=agg.sum("value")).uid(TOTALS)
     totals = totals.select("value", "k", "n", "s", "g")
     if plan.get("steps"):
         totals = totals.mapInPandas(step(plan, BETWEEN), "value long, k long, n long, s long, g long")
-    result = totals.groupBy("g").applyInPandasWithState(
-        numbered(plan),
-        "value long, k long, n long, s long, g long, seq long, total long",
-        "seq long, total long",
-        "append",
-        "NoTimeout",
-        uid=NUMBERED,
+    result = (
+        totals.groupBy("g")
+        .applyInPandasWithState(
+            numbered(plan),
+            "value long, k long, n long, s long, g long, seq long, total long",
+            "seq long, total long",
+            "append",
+            "NoTimeout",
+        )
+        .uid(NUMBERED)
     )
     first, *others = plan["sinks"]
     writer = result.writeStream.format(first[0]).options(**first[1])

@@ -59,18 +59,18 @@ def stream(name):
 
 a, b = stream("a").alias("a"), stream("b").withColumnRenamed("t", "u").alias("b")
 soon = F.expr("b.u BETWEEN a.t - interval 1 second AND a.t + interval 2 seconds")
-joined = a.join(b, (F.col("a.k") == F.col("b.k")) & soon, "full", uid="joined")
+joined = a.join(b, (F.col("a.k") == F.col("b.k")) & soon, "full").uid("joined")
 joined = joined.select(F.lit("pair").alias("kind"), F.col("a.v").alias("a"), F.col("b.v").alias("b"))
 totals = stream("c").groupBy("k").transformWithState(
-    Totals(), "kind string, a long, b long", "append", "eventTime", uid="totals")
-once = stream("d").dropDuplicatesWithinWatermark(["k"], uid="once").select(F.lit("once").alias("kind"), "k", "v")
+    Totals(), "kind string, a long, b long", "append", "eventTime").uid("totals")
+once = stream("d").dropDuplicatesWithinWatermark(["k"]).uid("once").select(F.lit("once").alias("kind"), "k", "v")
 e = stream("e")
-best = e.groupBy("k").topN(2, F.desc("v"), uid="best").select("op", "k", "v")
+best = e.groupBy("k").topN(2, F.desc("v")).uid("best").select("op", "k", "v")
 gaps = e.where("v % 3 != 0")  # without them each row touches the next one's session, and none ever ends
 sessions = gaps.groupBy("k", F.session_window("t", "1 second")).agg(
-    F.collect_list("v").alias("list"), F.count_distinct("v").alias("n"), uid="sessions")
+    F.collect_list("v").alias("list"), F.count_distinct("v").alias("n")).uid("sessions")
 sessions = sessions.select(F.lit("session"), "n", F.aggregate("list", F.lit(0).cast("long"), lambda a, b: a * 7 + b))
-times = e.groupBy("t").agg(F.count("*").alias("n"), F.sum("v").alias("v"), uid="times")
+times = e.groupBy("t").agg(F.count("*").alias("n"), F.sum("v").alias("v")).uid("times")
 times = times.select(F.lit("time"), "n", "v")
 rows = joined.union(totals).union(once).union(best).union(sessions).union(times)
 query = rows.writeStream.format("memory").option("path", f"{folder}/sink").queryName("job")

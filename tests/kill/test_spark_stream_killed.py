@@ -48,7 +48,7 @@ if query.endswith("beside"):
 else:
     ours = by_spark("*")
 if query.startswith("sums"):
-    ours = ours.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("v"), uid="sums")
+    ours = ours.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("v")).uid("sums")
 writer = ours.writeStream.format("sql").option("url", f"sqlite:///{folder}/out.db").option("table", "found")
 writer = writer.option("mergeKeys", "k").outputMode("update") if query.startswith("sums") else writer
 writer.queryName("job").trigger(availableNow=True).start().awaitTermination()

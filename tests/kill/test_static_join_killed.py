@@ -47,7 +47,7 @@ rows = spark_ckpt.enable(spark).readStream.format("files").option("fileFormat", 
 rows = rows.option("maxFilesPerTrigger", 1).load(f"{folder}/in")
 sums = (
     rows.join(prices, "k").join(names, "k", "left").groupBy(F.coalesce("name", F.lit("none")).alias("name"))
-    .agg(F.count("*").alias("n"), F.sum(F.col("v") * F.col("price")).alias("cost"), uid="sums")
+    .agg(F.count("*").alias("n"), F.sum(F.col("v") * F.col("price")).alias("cost")).uid("sums")
 )
 writer = sums.writeStream.format("sql").option("url", f"sqlite:///{folder}/out.db").option("table", "found")
 writer = writer.option("mergeKeys", "name").outputMode("update").option("checkpointLocation", location)

@@ -18,7 +18,7 @@ def main(folder: str, source: str, options: str) -> None:
     ckpt = spark_ckpt.enable(spark)
     rows = ckpt.readStream.format(source).options(**json.loads(options)).load()
     numbers = rows.selectExpr(*OF_MESSAGES if source == "kafka" else ("k", "id as v"))
-    totals = numbers.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total"), uid="totals")
+    totals = numbers.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total")).uid("totals")
     writer = totals.writeStream.format("sql").option("url", f"sqlite:///{folder}/totals.db").option("table", "totals")
     writer = writer.option("mergeKeys", "k").queryName("totals").trigger(processingTime="100 milliseconds")
     writer.start().awaitTermination()

@@ -341,7 +341,7 @@ MOVED = [
 
 @pytest.mark.parametrize(("new", "texts"), MOVED)
 def test_derived_uids_that_moved_are_refused_at_every_entrance(new, texts):
-    texts = ("expected 'count-0' behind a,", *texts, "uid='count-0'", "empty Spark location")
+    texts = ("expected 'count-0' behind a,", *texts, "uid('count-0')", "empty Spark location")
     for allowed in (False, True):
         assert refused(fit_topology(ONE, new, allowed), *texts).topology
     here = generation(1, topology=ONE)
@@ -360,7 +360,7 @@ def test_an_operator_gets_the_state_of_its_derived_uid_when_that_is_given():
 
 def test_state_of_a_derived_uid_that_nobody_takes_is_dropped_only_when_allowed():
     new = replace(TOPOLOGY, operators={"totals": X})
-    refused(fit_topology(ONE, new, False), "holds state of ['count-0']", "derived from", "uid='count-0'", "NonRestored")
+    refused(fit_topology(ONE, new, False), "holds state of ['count-0']", "derived from", "uid('count-0')", "NonRestored")
     assert fit_topology(ONE, new, True).dropped_uids == ("count-0",)
 
 

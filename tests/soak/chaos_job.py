@@ -42,13 +42,14 @@ def number_rows(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> 
 
 def start(ckpt: Any, plan: dict[str, Any]) -> Any:
     a, b = (_stream(ckpt, plan, source) for source in SOURCES)
-    totals = a.union(b).groupBy("k").aggregate(uid=TOTALS, emit="rows", orderBy="id", n=agg.count(), s=agg.sum("v"))
+    totals = a.union(b).groupBy("k").aggregate(emit="rows", orderBy="id", n=agg.count(), s=agg.sum("v")).uid(TOTALS)
     result = (
         totals.select(*(column.split()[0] for column in RESULT.split(", ")[:-2]))
         .groupBy("g")
         .applyInPandasWithState(
-            number_rows, RESULT, "seq0 long, total0 long, seq1 long, total1 long", "append", "NoTimeout", uid=NUMBERED
+            number_rows, RESULT, "seq0 long, total0 long, seq1 long, total1 long", "append", "NoTimeout"
         )
+        .uid(NUMBERED)
     )
     (kind, own), *others = plan["sinks"]
     writer = result.writeStream.format(kind).options(**own).option("checkpointLocation", plan["location"])

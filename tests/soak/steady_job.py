@@ -59,12 +59,13 @@ def start(spark: SparkSession, folder: Path, postgres: str) -> Any:
     ckpt = spark_ckpt.enable(spark)
     stream = ckpt.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS_PER_BATCH, numPartitions=2).load()
     rows = stream.selectExpr("value", f"value % {KEYS} as k", f"value % {GROUPS} as g")
-    totals = rows.groupBy("k").aggregate(uid="totals", emit="rows", orderBy="value", n=agg.count(), s=agg.sum("value"))
+    totals = rows.groupBy("k").aggregate(emit="rows", orderBy="value", n=agg.count(), s=agg.sum("value")).uid("totals")
     schema = "value long, k long, g long, n long, s long, seq long"
     result = (
         totals.select("value", "k", "g", "n", "s")
         .groupBy("g")
-        .applyInPandasWithState(numbered, schema, "seq long", "append", "NoTimeout", uid="numbered")
+        .applyInPandasWithState(numbered, schema, "seq long", "append", "NoTimeout")
+        .uid("numbered")
     )
     return (
         result.writeStream.format("delta")

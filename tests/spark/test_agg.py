@@ -233,9 +233,9 @@ def test_its_state_is_found_again_when_results_are_renamed_and_moved(ckpt, job, 
     rows = new_input("in", "k string, a int")
     rows.add(("x", 1), ("x", 2))
     one, other = F.sum("a").alias("total"), (F.count("*") + 1).alias("more")
-    job.run(rows.stream(ckpt).groupBy("k").agg(one, other, uid="sums"), "k", checkpointLocation=f"{job.sink}-a")
+    job.run(rows.stream(ckpt).groupBy("k").agg(one, other).uid("sums"), "k", checkpointLocation=f"{job.sink}-a")
     rows.add(("x", 4))
-    again = rows.stream(ckpt).groupBy("k").agg(F.count("*").alias("rows"), F.sum("a").alias("n"), uid="sums")
+    again = rows.stream(ckpt).groupBy("k").agg(F.count("*").alias("rows"), F.sum("a").alias("n")).uid("sums")
     job.run(again.select("k", F.col("n").alias("total"), (F.col("rows") + 1).alias("more")), "k")
     assert job.rows() == [("x", 7, 4)]
 
@@ -244,7 +244,7 @@ def test_aggregates_come_and_go(spark, ckpt, job, new_input, tmp_path, caplog) -
     rows = new_input("in", "k string, a int")
 
     def run(place: str, *aggregates: Any, **options: Any) -> list[Any]:
-        made = rows.stream(ckpt).groupBy("k").agg(*aggregates, uid="u")
+        made = rows.stream(ckpt).groupBy("k").agg(*aggregates).uid("u")
         shown = made.select("k", F.to_json(F.struct(*made.columns[1:])).alias("found"))
         caplog.clear()
         job.run(shown, "k", checkpointLocation=str(tmp_path / place), **options)
@@ -274,7 +274,7 @@ def test_an_aggregate_that_a_failed_start_left_out_goes_on(ckpt, job, new_input,
     rows = new_input("in", "k string, a int")
 
     def run(*aggregates: Any) -> list[Any]:
-        made = rows.stream(ckpt).groupBy("k").agg(*aggregates, uid="u")
+        made = rows.stream(ckpt).groupBy("k").agg(*aggregates).uid("u")
         job.run(made.select("k", F.to_json(F.struct(*made.columns[1:])).alias("found")), "k")
         return [(k, *json.loads(found).values()) for k, found in job.rows()]
 
@@ -297,9 +297,9 @@ def _fails(*_: Any) -> None:
 def test_another_expression_does_not_go_on_from_the_state(ckpt, job, new_input) -> None:  # type: ignore[no-untyped-def]
     rows = new_input("in", "k string, a int, b int")
     rows.add(("x", 1, 2))
-    job.run(rows.stream(ckpt).groupBy("k").agg(F.sum(F.col("a") * 2).alias("n"), uid="sums"), "k")
+    job.run(rows.stream(ckpt).groupBy("k").agg(F.sum(F.col("a") * 2).alias("n")).uid("sums"), "k")
     with pytest.raises(TopologyError, match=r"sum__a_\*_2_ int64, found sum__b_\*_2_ int64"):
-        job.start(rows.stream(ckpt).groupBy("k").agg(F.sum(F.col("b") * 2).alias("n"), uid="sums"), "k")
+        job.start(rows.stream(ckpt).groupBy("k").agg(F.sum(F.col("b") * 2).alias("n")).uid("sums"), "k")
 
 
 def test_every_aggregate_of_spark_is_there_or_refused_with_another_way(spark) -> None:  # type: ignore[no-untyped-def]
@@ -329,13 +329,13 @@ def test_what_cannot_be_kept_is_refused_when_it_is_built(ckpt, new_input) -> Non
         (F.expr("count_if(distinct t)"), r"the aggregate count_if\(DISTINCT ...\) cannot be kept"),
     ):
         with pytest.raises(InvalidInputError, match=why):
-            grouped.agg(expression, uid="x")
+            grouped.agg(expression).uid("x")
     for nothing in ((), ("a",)):
         with pytest.raises(AssertionError, match="exprs"):
-            grouped.agg(*nothing, uid="x")
+            grouped.agg(*nothing).uid("x")
     with pytest.raises(AnalysisException, match="MISSING_AGGREGATION"):
-        grouped.agg(F.col("a"), uid="x")
+        grouped.agg(F.col("a")).uid("x")
     with pytest.raises(AnalysisException, match='"s" is not a numeric column'):
-        grouped.sum("s", uid="x")
+        grouped.sum("s").uid("x")
     with pytest.raises(InvalidInputError, match="at least one key column"):
-        new_input("other", SCHEMA).stream(ckpt).groupBy().aggregate(uid="x", n=agg.count())
+        new_input("other", SCHEMA).stream(ckpt).groupBy().aggregate(n=agg.count()).uid("x")

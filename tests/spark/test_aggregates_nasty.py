@@ -330,16 +330,16 @@ def test_spark_settings_and_intervals_reach_the_aggregates_of_a_query(
     )
     grouped = stream.drop("m").groupBy("k")
     with pytest.raises(InvalidInputError, match=r"'m'.*interval"):
-        stream.groupBy("k").aggregate(uid="x", low=agg.min("m"))
+        stream.groupBy("k").aggregate(low=agg.min("m")).uid("x")
     with pytest.raises(InvalidInputError, match=r"duration.*state table cannot store"):
-        grouped.aggregate(uid="x", all=agg.collect_list("i", max_items=3))
+        grouped.aggregate(all=agg.collect_list("i", max_items=3)).uid("x")
     with pytest.raises(InvalidInputError, match="sum does not support"):
-        grouped.aggregate(uid="x", all=agg.sum("i"))
+        grouped.aggregate(all=agg.sum("i")).uid("x")
     specs = {"s": agg.sum("v"), "d": agg.sum("d"), "low": agg.min("i"), "last": agg.last("i"), "n": agg.stddev("v")}
     spark.conf.set("spark.sql.ansi.enabled", "false")
     spark.conf.set("spark.sql.legacy.statisticalAggregate", "true")
     try:
-        totals = grouped.aggregate(uid="totals", **specs)
+        totals = grouped.aggregate(**specs).uid("totals")
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
         spark.conf.unset("spark.sql.legacy.statisticalAggregate")

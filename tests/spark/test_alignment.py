@@ -33,7 +33,7 @@ class Crossing:
 
     def totals(self) -> Any:
         both = self.leader.stream(self.ckpt, uid="leader").union(self.follower.stream(self.ckpt, uid="follower"))
-        return both.groupBy("k").aggregate(uid="totals", n=agg.count(), s=agg.sum("v"))
+        return both.groupBy("k").aggregate(n=agg.count(), s=agg.sum("v")).uid("totals")
 
     def start(self, **options: Any) -> Any:
         options = {"triggerPollInterval": "1h", "initialDelay": "5s", **options}

@@ -36,7 +36,8 @@ def data(new_input: NewInput) -> Input:
 
 
 def _totals(df: Any, uid: str | None = "totals", **more: Any) -> Any:
-    return df.groupBy("k").aggregate(uid=uid, n=agg.count(), s=agg.sum("v"), **more)
+    made = df.groupBy("k").aggregate(n=agg.count(), s=agg.sum("v"), **more)
+    return made if uid is None else made.uid(uid)
 
 
 # --- configuration --------------------------------------------------------------------------------------------------
@@ -78,22 +79,18 @@ def test_unknown_and_malformed_settings_are_refused_at_start(
 
 def test_operators_need_uids_of_their_own(ckpt: Any, data: Input, job: Job) -> None:
     stream = data.stream(ckpt)
-    with pytest.raises(TopologyError, match=r'aggregate: .* needs a uid.*add uid="..."'):
+    with pytest.raises(TopologyError, match=r'aggregate: .* needs a uid.*call uid\("..."\) behind it'):
         job.start(_totals(stream, uid=None), requireUid="true")
-    ckpt.spark.conf.set("spark.ckpt.requireUid", "true")
-    try:
-        with pytest.raises(TopologyError, match=r'needs a uid.*add uid="..."'):
-            _totals(stream, uid=None)
-    finally:
-        ckpt.spark.conf.unset("spark.ckpt.requireUid")
+    with pytest.raises(InvalidInputError, match=r"uid\('totals'\): expected a DataFrame that ends with an operator"):
+        stream.uid("totals")
     with pytest.raises(TopologyError, match="'' is empty"):
         _totals(stream, uid="")
     with pytest.raises(TopologyError, match=r"'../x' has the character /.*'-x' would work"):
         _totals(stream, uid="../x")
     with pytest.raises(TopologyError, match="two keyed operators have the uid 'totals'"):
-        _totals(_totals(stream).withColumnRenamed("s", "v"))
+        job.start(_totals(_totals(stream).withColumnRenamed("s", "v")))
     with pytest.raises(TopologyError, match=r"both sides of the union.*\['totals'\]"):
-        _totals(stream).union(_totals(stream))
+        job.start(_totals(stream).union(_totals(stream)))
     both = data.stream(ckpt, uid="in").union(data.stream(ckpt, uid="in"))
     with pytest.raises(TopologyError, match="two sources have the same uid"):
         job.start(both)

@@ -32,8 +32,8 @@ def _totals(source: Input, ckpt: Any) -> Any:
     """Everything that can be chained: source, projection, Python step, watermark, two operators, a step, the sink."""
     stream = source.stream(ckpt).select("k", "v", "t").mapInPandas(_doubled, "k string, v long, t timestamp")
     stream = stream.withWatermark("t", "1 hour")
-    rows = stream.groupBy("k").aggregate(uid="rolling", emit="rows", n=agg.count())
-    return rows.groupBy("k", "n").aggregate(uid="totals", total=agg.sum("v")).select("total", "k", "n")
+    rows = stream.groupBy("k").aggregate(emit="rows", n=agg.count()).uid("rolling")
+    return rows.groupBy("k", "n").aggregate(total=agg.sum("v")).uid("totals").select("total", "k", "n")
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def test_columns_added_around_operators_and_python_steps_stay_apart(ckpt: Any, d
     assert stream.columns == ["k", "v"], "col('*') stands for the user's columns"
     stream = stream.withColumns({"hello": F.lit("hello")}).select("hello", "k", "v")
     stream = stream.mapInArrow(_upper, "hello string, k string, v long")
-    totals = stream.withColumn("k2", F.upper("k")).groupBy("k2").aggregate(uid="t", n=agg.count(), s=agg.sum("v"))
+    totals = stream.withColumn("k2", F.upper("k")).groupBy("k2").aggregate(n=agg.count(), s=agg.sum("v")).uid("t")
     added = totals.withColumn("x", F.lit("x")).withColumn("y", F.col("n") + F.col("s")).transformSpark(backwards)
     assert added.columns == ["y", "x", "s", "n", "k2", "z"]
     for chaining in ("true", "false"):
@@ -77,7 +77,8 @@ def test_names_that_sparks_parser_splits_reach_operators_and_python_steps(ckpt: 
     seen = (
         stream.drop("dot")
         .groupBy("`dot.ted`")
-        .aggregate(uid="u", emit="rows", orderBy="a`b", **{"n": agg.count("dot.ted"), ".s": agg.sum("a`b")})
+        .aggregate(emit="rows", orderBy="a`b", **{"n": agg.count("dot.ted"), ".s": agg.sum("a`b")})
+        .uid("u")
     )
     mapped = seen.select("`dot.ted`", "k", "v", "`a``b`", "`*`", "`.s`", "n").withColumn("k.v", F.col("`.s`") + 1)
     schema = "`dot.ted` long, k string, v long, `a``b` long, `*` string, `.s` long, n long, `k.v` long"

@@ -158,13 +158,13 @@ def test_an_aggregate_over_everything_has_a_row_before_any_row_came(
 
 def test_what_has_no_whole_result_is_refused(ckpt: Any, new_input: NewInput, tmp_path: Path) -> None:
     rows = new_input("in", SCHEMA).stream(ckpt)
-    counted = rows.groupBy("k").agg(F.count("*").alias("n"), uid="n")
-    running = rows.groupBy("k").aggregate(uid="r", emit="rows", n=agg.count())
+    counted = rows.groupBy("k").agg(F.count("*").alias("n")).uid("n")
+    running = rows.groupBy("k").aggregate(emit="rows", n=agg.count()).uid("r")
     for df, said in (
         (rows, "there is none"),
-        (rows.dropDuplicates(["k"], uid="d"), "'d' is none"),
+        (rows.dropDuplicates(["k"]).uid("d"), "'d' is none"),
         (running, "'r' is none"),
-        (counted.groupBy("n").agg(F.count("*"), uid="nn"), "'n' puts out is aggregated further"),
+        (counted.groupBy("n").agg(F.count("*")).uid("nn"), "'n' puts out is aggregated further"),
         (counted.select("k").union(rows.select("k")), "a union brings rows"),
     ):
         with pytest.raises(InvalidInputError, match=said):

@@ -126,7 +126,7 @@ def test_offsets_are_committed_upstream_only_when_a_checkpoint_covers_them(
 
     def totals() -> Any:
         stream = ckpt.readStream.format(source).option("folder", str(tmp_path)).load()
-        return stream.groupBy("k").aggregate(uid="totals", n=agg.count(), s=agg.sum("v"))
+        return stream.groupBy("k").aggregate(n=agg.count(), s=agg.sum("v")).uid("totals")
 
     query = job.start(totals(), keys="k", now=False, triggerPollInterval="10ms")
 

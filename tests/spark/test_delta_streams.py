@@ -34,7 +34,7 @@ def test_a_job_over_a_delta_table_goes_on_where_it_was(
         rows = ckpt.readStream.options(maxFilesPerTrigger=2, **options).table(f"delta.`{path}`")
         assert {f.name: f.metadata for f in rows.schema} == {"id": {"comment": "whose"}, "k": {}, "day": {}}
         keyed = rows.where("id <> 4").groupBy("k", "day")
-        return keyed.agg(F.count("*").alias("n"), F.sum("id").alias("s"), uid="totals")
+        return keyed.agg(F.count("*").alias("n"), F.sum("id").alias("s")).uid("totals")
 
     def expected() -> list[tuple[Any, ...]]:
         batch = spark.read.parquet(str(path))

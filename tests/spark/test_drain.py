@@ -42,7 +42,7 @@ def _last_seen(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Grou
 def held(df: Any, uid: str, key: str) -> Any:
     out = "k string, n long, at_ms long"
     state = "n long, latest long"
-    return df.groupBy(key).applyInPandasWithState(_last_seen, out, state, "append", "EventTimeTimeout", uid=uid)
+    return df.groupBy(key).applyInPandasWithState(_last_seen, out, state, "append", "EventTimeTimeout").uid(uid)
 
 
 def chain(stream: Any) -> Any:

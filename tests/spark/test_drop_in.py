@@ -187,7 +187,7 @@ def test_the_arrow_form_sees_rows_and_state_of_all_touched_keys(ckpt: Any, new_i
     data.add(("a", -1000), ("b", 5))
     data.add(("a", 7), ("b", 5))
     out, state = "k string, total long, known boolean, uid string", "total long"
-    ours = data.stream(ckpt).groupBy("k").applyInArrowWithState(_arrow_totals, out, state, uid="arrow")
+    ours = data.stream(ckpt).groupBy("k").applyInArrowWithState(_arrow_totals, out, state).uid("arrow")
     job.run(ours)
     first = [("abcdefgh"[i], 24 + 3 * i, False, "arrow") for i in range(8)]
     after = [("a", -976, True, "arrow"), ("b", 32, True, "arrow"), ("a", 7, False, "arrow"), ("b", 37, True, "arrow")]
@@ -248,9 +248,9 @@ def test_a_function_that_fails_is_a_task_failure_that_says_where(
     data.add(("b", 13))
     grouped, out = data.stream(ckpt).groupBy("k"), "k string, n long"
     if function in (_arrow_raises, _arrow_wrong):
-        failing = grouped.applyInArrowWithState(function, out, "n long", uid="broken")
+        failing = grouped.applyInArrowWithState(function, out, "n long").uid("broken")
     else:
-        failing = grouped.applyInPandasWithState(function, out, "n long", "append", "NoTimeout", uid="broken")
+        failing = grouped.applyInPandasWithState(function, out, "n long", "append", "NoTimeout").uid("broken")
     query = job.start(failing)
     with pytest.raises(Exception, match="UserFunctionError") as failure:
         query.awaitTermination(DEADLINE_S)

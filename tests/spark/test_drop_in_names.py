@@ -157,7 +157,7 @@ def test_keys_that_are_called_like_something_else_take_nobodys_place(
     keys = [F.upper("k").alias("k"), "order id", F.col("s.x").alias("N")]
     out, state = "k string, seen string, more long", "n long, `order id` string"
     job = Job(tmp_path)
-    job.run(df.groupBy(*keys).applyInPandasWithState(_sees, out, state, "append", "NoTimeout", uid="u"))
+    job.run(df.groupBy(*keys).applyInPandasWithState(_sees, out, state, "append", "NoTimeout").uid("u"))
     rows = [("a", 1, 5), ("b", 2, 5), ("a", 1, 6)]
     seen = [str({"k": [k], "order id": [i], "s": [{"x": x}]}) for k, i, x in rows]
     names = [str((k.upper(), str(i), str(x))) for k, i, x in rows]

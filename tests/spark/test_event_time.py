@@ -540,7 +540,7 @@ def test_the_current_time_is_the_same_in_all_rows_of_a_batch(ckpt: Any, job: Job
         made.add(*((BASE, str(n), n) for n in range(50)))
     timed = made.stream(ckpt).withColumn("now", F.current_timestamp()).repartition(2)
     job.run(
-        timed.groupBy("t").agg(F.min("now"), F.max("now"), F.approx_count_distinct("now").alias("n"), uid="times"), "t"
+        timed.groupBy("t").agg(F.min("now"), F.max("now"), F.approx_count_distinct("now").alias("n")).uid("times"), "t"
     )
     ((_, least, most, number),) = job.rows()
     assert least < most

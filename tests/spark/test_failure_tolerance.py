@@ -28,7 +28,7 @@ def sums(ckpt: Any, new_input: Callable[[str, str], Input]) -> Any:
     source = new_input("in", "k bigint, v bigint")
     source.add(*ROWS)
     source.add(*ROWS)
-    return source.stream(ckpt).groupBy("k").aggregate(uid="totals", n=agg.sum("v"))
+    return source.stream(ckpt).groupBy("k").aggregate(n=agg.sum("v")).uid("totals")
 
 
 def block(job: Any) -> Path:

@@ -79,7 +79,7 @@ def test_each_checkpoint_comes_once_with_its_id_beside_another_sink_that_has_it_
         seen.append(len(job.rows()))
         collecting(calls)(rows, checkpoint)
 
-    totals = data.stream(ckpt).groupBy("k").aggregate(uid="t", n=agg.count())
+    totals = data.stream(ckpt).groupBy("k").aggregate(n=agg.count()).uid("t")
     writer = totals.writeStream.outputMode("update").foreachBatch(take).alsoTo("memory", path=job.sink, mergeKeys="k")
     query = start(writer.alsoTo(collecting(calls), columns="k"), now=False)
     try:

@@ -115,8 +115,10 @@ def test_functions_hear_of_complete_checkpoints_in_every_task_of_every_operator(
 
     def counts() -> Any:
         def counted(df: Any, key: str, uid: str, heard: str) -> Any:
-            return df.groupBy(key).applyInPandasWithState(
-                Counting(heard), "k string, n long", "n long", "append", "NoTimeout", uid=uid
+            return (
+                df.groupBy(key)
+                .applyInPandasWithState(Counting(heard), "k string, n long", "n long", "append", "NoTimeout")
+                .uid(uid)
             )
 
         return counted(counted(data.stream(ckpt), "k", "x", first).select("k", "n"), "k", "y", second)

@@ -475,13 +475,13 @@ def test_what_cannot_work_is_refused_and_what_grows_is_told(
         a.join(b, a["k"] == b["k"]).drop(b["k"]).select(b["k"])
     with pytest.raises(AnalysisException, match="nope"):
         a.join(b, "nope")
-    one = a.join(b, "k", uid="one")
+    one = a.join(b, "k").uid("one")
     named = a.alias("a").join(b.alias("b"), F.col("a.k") == F.col("b.k"))
     assert named.groupBy("a.k", b["d"]).agg({"b.d": "max", "m": "sum"}).columns == ["k", "d", "max(d)", "sum(m)"]
     assert one.columns == ["k", "id", "n", "at", "d", "rid", "m", "seen", "d"]
     one = one.drop("d")
     with pytest.raises(TopologyError, match="both sides of the join contain the keyed operator"):
-        one.join(a.join(b, "k", uid="one").drop("d").toDF(*"stuvwxy"), F.expr("k = s"))
+        one.join(a.join(b, "k").uid("one").drop("d").toDF(*"stuvwxy"), F.expr("k = s"))
     caplog.clear()
     timed.join(late, soon, "left")
     assert not caplog.records

@@ -33,7 +33,7 @@ def test_a_keyed_job_over_kafka_goes_on_where_it_was_with_other_lanes_and_a_new_
             F.col("value").cast("string").cast("int").alias("v"),
             F.element_at("headers", 1)["value"].cast("string").cast("int").alias("h"),
         )
-        return numbers.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("v"), F.sum("h").alias("h"), uid="t")
+        return numbers.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("v"), F.sum("h").alias("h")).uid("t")
 
     job.run(totals(2), "k")
     assert job.rows() == [(f"k{k}", 10, sum(range(k, 30, 3)), sum(range(k, 30, 3))) for k in range(3)]

@@ -77,7 +77,7 @@ def test_every_key_type_groups_as_sparks_groupBy_does(
     stream, table = data.stream(ckpt), data.table(spark)
     found, expected = None, []
     for name in (n for n, kind in columns.items() if kind in ALONE):
-        counted = stream.groupBy(name).aggregate(uid=f"by-{name}", n=agg.count(), s=agg.sum("v"))
+        counted = stream.groupBy(name).aggregate(n=agg.count(), s=agg.sum("v")).uid(f"by-{name}")
         found = shown(counted, name) if found is None else found.union(shown(counted, name))
         counts = table.groupBy(name).agg(F.count("*").alias("n"), F.sum("v").alias("s"))
         expected += shown(counts, name).collect()
@@ -85,7 +85,7 @@ def test_every_key_type_groups_as_sparks_groupBy_does(
     key = F.concat_ws(
         "|", F.lit(""), *[F.hex(n) if columns[n] == "binary" else F.col(n).cast("string") for n in together]
     )
-    counted = stream.groupBy(*together).aggregate(uid="together", n=agg.count(), s=agg.sum("v"))
+    counted = stream.groupBy(*together).aggregate(n=agg.count(), s=agg.sum("v")).uid("together")
     found = found.union(counted.select(F.lit("all").alias("what"), key.alias("key"), "n", "s"))
     counts = table.groupBy(*together).agg(F.count("*").alias("n"), F.sum("v").alias("s"))
     expected += counts.select(F.lit("all").alias("what"), key.alias("key"), "n", "s").collect()
@@ -126,7 +126,7 @@ def test_all_aggregates_equal_sparks_over_several_batches_and_key_columns(
         "all": (agg.collect_list("i", max_items=100), F.expr(IN_ORDER)),
         "own": (agg.last("b"), F.max_by("b", "o")),  # as a key -0.0 is 0.0, as a value it is not
     }
-    ours = data.stream(ckpt).groupBy("a", "b").aggregate(uid="u", **{k: v for k, (v, _) in specs.items()})
+    ours = data.stream(ckpt).groupBy("a", "b").aggregate(**{k: v for k, (v, _) in specs.items()}).uid("u")
     expected = data.table(spark).groupBy("a", "b").agg(*[v.alias(k) for k, (_, v) in specs.items()])
     assert ours.schema.simpleString() == expected.schema.simpleString()
     sign = F.col("own").cast("string")
@@ -160,7 +160,8 @@ def test_rolling_aggregates_append_running_values_to_every_row(ckpt: Any, new_in
     ours = (
         data.stream(ckpt)
         .groupBy("k")
-        .aggregate(uid="rolling", emit="rows", orderBy="at", n=agg.count(), total=agg.sum("v"), hi=agg.max("v"))
+        .aggregate(emit="rows", orderBy="at", n=agg.count(), total=agg.sum("v"), hi=agg.max("v"))
+        .uid("rolling")
     )
     assert ours.columns == ["k", "at", "v", "n", "total", "hi"]
     job.run(ours)
@@ -206,12 +207,13 @@ def test_three_operators_behind_a_union_of_two_sources_share_one_checkpoint(
         right.add(*[(f"p{i % 4}", i % 11) for i in range(batch * 3, batch * 3 + 6)])
 
     visits = left.stream(ckpt).unionByName(right.stream(ckpt))
-    firsts = visits.groupBy("who", "page").aggregate(uid="once", emit="rows", seen=agg.count()).where("seen = 1")
-    visitors = firsts.groupBy("page").aggregate(uid="visitors", n=agg.count())
+    firsts = visits.groupBy("who", "page").aggregate(emit="rows", seen=agg.count()).uid("once").where("seen = 1")
+    visitors = firsts.groupBy("page").aggregate(n=agg.count()).uid("visitors")
     busiest = (
         visitors.withColumn("even", F.expr("page in ('p0', 'p2')"))
         .groupBy("even")
-        .aggregate(uid="busiest", most=agg.max("n"))
+        .aggregate(most=agg.max("n"))
+        .uid("busiest")
     )
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB) if provider == "rocksdb" else None
     try:
@@ -236,7 +238,7 @@ def test_a_source_that_reaches_an_operator_on_two_branches_counts_twice(
     data.add((1, 1))
     stream = data.stream(ckpt)
     both = stream.union(stream.where("k = 1").withColumn("v", F.col("v") * 100))
-    query = job.run(both.groupBy("k").aggregate(uid="u", n=agg.count(), s=agg.sum("v")), keys="k")
+    query = job.run(both.groupBy("k").aggregate(n=agg.count(), s=agg.sum("v")).uid("u"), keys="k")
     assert job.rows() == [(1, 4, 1111), (2, 1, 20)]
     assert _completed(query) == ["final"]
 

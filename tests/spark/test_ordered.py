@@ -70,7 +70,7 @@ def test_a_limit_counts_over_restarts_and_restores(ckpt: Any, job: Job, new_inpu
 
     def run(n: int, **options: str) -> list[tuple[Any, ...]]:
         made.add(*((BASE, f"{made._files}-{i}", float(made._files)) for i in range(4)))
-        limited = made.stream(ckpt, maxFilesPerTrigger=2).limit(n, uid="some").where("v <> 2")
+        limited = made.stream(ckpt, maxFilesPerTrigger=2).limit(n).uid("some").where("v <> 2")
         job.run(limited.select("k", (F.col("v") + 1).alias("w")), **options)
         assert len(set(job.rows())) == len(job.rows())
         return job.rows()
@@ -88,7 +88,7 @@ def test_behind_windows_a_limit_counts_those_that_end_and_in_mode_complete_those
     made = new_input("in", SCHEMA)
     made.add(*((BASE + timedelta(minutes=minute), "a", 1.0) for minute in range(0, 60, 10)))
     counted = made.stream(ckpt).withWatermark("t", "1 minute").groupBy(F.window("t", "10 minutes"))
-    three = counted.agg(F.count("*").alias("n"), uid="w").limit(3, uid="three").select("n")
+    three = counted.agg(F.count("*").alias("n")).uid("w").limit(3).uid("three").select("n")
     job.run(three)
     assert job.rows() == [(1,)] * 3
     delivered: list[int] = []
@@ -103,7 +103,7 @@ def test_what_has_no_order_is_refused_in_the_words_of_spark(ckpt: Any, new_input
     sums = _sums(rows, uid="s")
     sorting = "Sorting is not supported on streaming DataFrames/Datasets, unless it is on aggregated"
     limits = "Limits are not supported on streaming DataFrames/Datasets in Update output mode"
-    for df in (rows, rows.dropDuplicates(["k"], uid="d"), sums.dropDuplicates(["n"], uid="d")):
+    for df in (rows, rows.dropDuplicates(["k"]).uid("d"), sums.dropDuplicates(["n"]).uid("d")):
         for method in ("orderBy", "sort", "sortWithinPartitions"):
             with pytest.raises(InvalidInputError, match=sorting):
                 getattr(df, method)("k")
@@ -113,7 +113,7 @@ def test_what_has_no_order_is_refused_in_the_words_of_spark(ckpt: Any, new_input
         (rows.limit(2), "update", limits),
         (sums.limit(2), "update", limits),
         (rows.limit(2), "complete", "no streaming aggregations"),
-        (sums.orderBy("k").dropDuplicates(["n"], uid="d"), "complete", "'d' is none"),
+        (sums.orderBy("k").dropDuplicates(["n"]).uid("d"), "complete", "'d' is none"),
     ):
         with pytest.raises(InvalidInputError, match=said):
             df.writeStream.outputMode(mode)

@@ -35,7 +35,7 @@ def test_rows_are_placed_and_counted_as_in_spark(
     made = new_input("in", SCHEMA)
     for batch in range(3):
         made.add(*(("ab"[v % 2], v - 4) for v in range(10 * batch)), (None, 5), ("a", None))
-    placed = query(made.stream(ckpt)).groupBy("k", "n").agg(F.count("*").alias("m"), uid="m")
+    placed = query(made.stream(ckpt)).groupBy("k", "n").agg(F.count("*").alias("m")).uid("m")
     job.run(placed, keys="k,n")
     plain = query(made.spark_stream(spark)).groupBy("k", "n").agg(F.count("*").alias("m"))
     theirs = last_result(plain, tmp_path / "plain")

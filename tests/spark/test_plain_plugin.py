@@ -169,7 +169,7 @@ def test_a_wrapped_stream_goes_on_from_what_plain_spark_and_sql_made_of_it(
     left = spark.sql("SELECT v % 2 AS k, v, __ckpt_tag, __ckpt_ctl FROM numbers WHERE v > 1 OR __ckpt_ctl IS NOT NULL")
     again = F.udf(lambda v: v * 10, "long")
     df = ckpt.wrap(left.withColumn("ten", again("v"))).join(names, "k", "left")
-    totals = df.groupBy("k", "name").agg(F.count("*").alias("n"), F.sum("ten").alias("t"), uid="totals")
+    totals = df.groupBy("k", "name").agg(F.count("*").alias("n"), F.sum("ten").alias("t")).uid("totals")
     writer = totals.writeStream.format("memory").option("path", plain.sink).option("mergeKeys", "k,name")
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(DEADLINE_S)

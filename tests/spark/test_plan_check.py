@@ -111,7 +111,7 @@ def test_python_functions_of_every_kind_are_called_for_data_rows_only(
         ("a", v, v + 4, v + 5, v + 10, 7, 3 * v, 2 * v, 2 * v, "a!") for v in (2**53 + 1, 3)
     ]  # fmt: skip
     assert job.rows() == ordered(expected)
-    keyed = first.aggregate(uid="t", n=agg.count(), s=agg.sum("d"))
+    keyed = first.aggregate(n=agg.count(), s=agg.sum("d")).uid("t")
     job.run(keyed, "key", path=f"{job.sink}-keyed", spark__ckpt__job="keyed")
     assert memory.read(f"{job.sink}-keyed").to_pylist() == [{"key": "A", "n": 2, "s": 2 * (2**53 + 4)}]
 
@@ -134,11 +134,11 @@ def test_the_ways_that_the_refusals_tell_work(spark: SparkSession, ckpt: Any, da
     windows = data.stream(ckpt, uid="1").where(F.col("t").isNotNull())
     some_time = F.coalesce("t", F.timestamp_seconds(F.lit(0)))
     windows = windows.withColumn("start", F.window(some_time, "1 hour").start)
-    windows = windows.groupBy("start").aggregate(uid="windows", n=agg.count())
+    windows = windows.groupBy("start").aggregate(n=agg.count()).uid("windows")
     windows = windows.selectExpr("'window' as way", "string(unix_seconds(start)) as k", "n")
     exploded = data.stream(ckpt, uid="2").select("k", F.explode("a").alias("e"))
     joined = data.stream(ckpt, uid="3").join(static, F.col("k") == static["key"]).repartition(2)
-    first = data.stream(ckpt, uid="4").groupBy("k").aggregate(uid="first", emit="rows", seen=agg.count())
+    first = data.stream(ckpt, uid="4").groupBy("k").aggregate(emit="rows", seen=agg.count()).uid("first")
     # Fails on nulls; control rows are not even looked at.
     asserted = data.stream(ckpt, uid="5").where(F.assert_true(F.col("v") > 0).isNull() & (F.col("v") > 3))
     for more in (

@@ -29,7 +29,7 @@ class Orders:
             connection.execute(sa.text(statement))
 
     def run(self, condition: str = "true", **options: str) -> Any:
-        totals = self.data.stream(self.ckpt).where(condition).groupBy("k").agg(F.sum("v").alias("n"), uid="totals")
+        totals = self.data.stream(self.ckpt).where(condition).groupBy("k").agg(F.sum("v").alias("n")).uid("totals")
         writer = totals.writeStream.format("sql").queryName("orders").outputMode("update")
         writer = writer.options(url=f"sqlite:///{self.folder}/out.db", table="out", mergeKeys="k", **options)
         writer = writer.alsoTo("memory", path=f"{self.folder}/memory").option("interval", "1h")

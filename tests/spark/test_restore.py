@@ -31,7 +31,7 @@ def source(new_input: NewInput) -> Input:
 
 
 def totals(source: Input, ckpt: Any) -> Any:
-    return source.stream(ckpt).groupBy("k").aggregate(uid="totals", n=agg.count(), total=agg.sum("v"))
+    return source.stream(ckpt).groupBy("k").aggregate(n=agg.count(), total=agg.sum("v")).uid("totals")
 
 
 def folder(tmp_path: Path, job: str = "job") -> spark_ckpt.Job:
@@ -82,7 +82,7 @@ def test_distinct_values_are_a_table_of_their_own_and_go_where_the_counts_go(
     spark: SparkSession, ckpt: Any, source: Input, job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def distinct() -> Any:
-        return source.stream(ckpt).groupBy("k").aggregate(uid="seen", n=agg.count(), amounts=agg.count_distinct("v"))
+        return source.stream(ckpt).groupBy("k").aggregate(n=agg.count(), amounts=agg.count_distinct("v")).uid("seen")
 
     job.run(distinct(), "k")
     source.add(("a", 2), ("a", 3), ("c", None), (None, 3))
@@ -155,7 +155,7 @@ def test_an_aggregate_that_became_another_does_not_go_on_from_its_state(
     ckpt: Any, source: Input, job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def keyed(uid: str = "totals", **aggregates: Any) -> Any:
-        return source.stream(ckpt).groupBy("k").aggregate(uid=uid, **aggregates)
+        return source.stream(ckpt).groupBy("k").aggregate(**aggregates).uid(uid)
 
     highest = keyed(high=agg.max("v"))
     savepoint = str(tmp_path / "savepoint")

@@ -56,7 +56,7 @@ def totals(*streams: Any) -> Any:
     both = streams[0]
     for other in streams[1:]:
         both = both.union(other)
-    return both.groupBy("k").aggregate(uid="totals", n=agg.count(), s=agg.sum("v"))
+    return both.groupBy("k").aggregate(n=agg.count(), s=agg.sum("v")).uid("totals")
 
 
 @pytest.mark.soak

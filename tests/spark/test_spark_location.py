@@ -88,7 +88,7 @@ def test_a_job_on_s3_goes_on_at_its_location_and_from_its_checkpoints(
     ckpt = spark_ckpt.enable(spark)
 
     def start() -> Any:
-        sums = given.stream(ckpt).groupBy("k").agg(F.sum("v").alias("v"), uid="sums")
+        sums = given.stream(ckpt).groupBy("k").agg(F.sum("v").alias("v")).uid("sums")
         written = sums.writeStream.format("delta").option("path", f"s3a://{bucket}/out").option("mergeKeys", "k")
         return written.queryName("j").start()
 

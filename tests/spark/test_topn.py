@@ -54,7 +54,7 @@ def _streams(df: Any, kinds: Sequence[str]) -> Any:
     made = []
     for kind in kinds:
         keys, n, order, ranked = KINDS[kind]()
-        top = df.groupBy(*keys).topN(n, *order, rank="place" if ranked else None, uid=kind)
+        top = df.groupBy(*keys).topN(n, *order, rank="place" if ranked else None).uid(kind)
         place = F.col("place") if ranked else F.lit(0)
         made.append(
             top.select(
@@ -130,10 +130,10 @@ def test_behind_an_aggregate_and_behind_another_top_n(
         for _ in range(2):
             shops, products = ["x", "y", None], ["a", "b", "c", "d", "e"]
             data.add(*((chance.choice(shops), chance.choice(products), chance.randrange(-9, 15)) for _ in range(12)))
-        sales = data.stream(ckpt).groupBy("shop", "product").agg(F.sum("n").alias("sales"), uid="sales")
+        sales = data.stream(ckpt).groupBy("shop", "product").agg(F.sum("n").alias("sales")).uid("sales")
         order = (F.desc("sales"), "product")
-        best = sales.groupBy("shop").topN(2, *order, rank="place", mergeKeys="product", uid="best")
-        top = best.groupBy().topN(3, *order, F.asc("shop"), rank="of_all", mergeKeys=["shop", "product"], uid="top")
+        best = sales.groupBy("shop").topN(2, *order, rank="place", mergeKeys="product").uid("best")
+        top = best.groupBy().topN(3, *order, F.asc("shop"), rank="of_all", mergeKeys=["shop", "product"]).uid("top")
         spark.conf.set("spark.sql.shuffle.partitions", 2 if life == lives - 1 else 1)
         options = {"checkpointLocation": str(tmp_path / str(life == lives - 1)), "changeColumn": "op"}
         job.run(top, "of_all", mode="update", **options)
@@ -151,7 +151,7 @@ def test_merging_sinks_have_the_first_rows(
     for start in (0, 6):
         for first in range(start, start + 6, 2):
             data.add(("a", first, first % 5 + 0.5), ("b", first + 1, float(-first)))
-        best = data.stream(ckpt).groupBy("k").topN(2, F.desc("x"), rank="place", uid="best")
+        best = data.stream(ckpt).groupBy("k").topN(2, F.desc("x"), rank="place").uid("best")
         writer = best.writeStream.format("delta").option("path", str(tmp_path / "t")).option("mergeKeys", "k,place")
         writer = writer.option("changeColumn", "op").queryName("job").trigger(availableNow=True)
         url = f"sqlite:///{tmp_path}/x.db"
@@ -182,7 +182,7 @@ def test_late_rows_do_not_count_and_a_key_ends_with_its_time(
     data.add((at(0), "late", 9), (at(25), "a", 4))
     data.add((at(31), "a", 5))
     timed = data.stream(ckpt).withWatermark("at", "10 minutes")
-    by_time, by_key = timed.groupBy("at").topN(1, "v", uid="time"), timed.groupBy("k").topN(2, F.desc("v"), uid="key")
+    by_time, by_key = timed.groupBy("at").topN(1, "v").uid("time"), timed.groupBy("k").topN(2, F.desc("v")).uid("key")
     both = by_time.select(F.lit("time").alias("by"), "v", "op").union(by_key.select(F.lit("key"), "v", "op"))
     query = job.run(both)
     changes = [tuple(row.values()) for row in memory.read(job.sink).to_pylist()]
@@ -210,10 +210,10 @@ def test_a_log_of_changes_is_followed_and_another_order_is_refused(ckpt: Any, ne
     data.add(("-U", 1, 10), ("+U", 1, 40), ("-D", 3, 30))
     data.add(("+I", 4, 5), ("-D", 1, 40))
     df = data.stream(ckpt)
-    job.run(df.groupBy().topN(2, (F.col("v") + 1).desc(), mergeKeys="id", uid="top"), "id", changeColumn="op")
+    job.run(df.groupBy().topN(2, (F.col("v") + 1).desc(), mergeKeys="id").uid("top"), "id", changeColumn="op")
     assert job.rows() == [(2, 20), (4, 5)]
-    for other in (df.groupBy().topN(3, (F.col("v") + 1).desc(), mergeKeys="id", uid="top"),
-                  df.groupBy().topN(2, (F.col("v") + 2).desc(), mergeKeys="id", uid="top")):  # fmt: skip
+    for other in (df.groupBy().topN(3, (F.col("v") + 1).desc(), mergeKeys="id").uid("top"),
+                  df.groupBy().topN(2, (F.col("v") + 2).desc(), mergeKeys="id").uid("top")):  # fmt: skip
         with pytest.raises(TopologyError, match=r"(?s)'top'.*the first 2 by .*v.* DESC.*updated by id, and the query"):
             job.start(other, "id", changeColumn="op")
 
@@ -284,7 +284,7 @@ def test_a_window_is_a_key_of_top_n(ckpt: Any, job: Job, new_input: Callable[[st
     for batch in ((0, 3, 11), (4, 12, 26)):
         data.add(*((base + timedelta(minutes=m), m) for m in batch), (None, 99))
     window = F.window("at", "10 minutes", "5 minutes")
-    best = data.stream(ckpt).groupBy(window, (F.col("n") % 2).alias("odd")).topN(1, F.desc("n"), uid="best")
+    best = data.stream(ckpt).groupBy(window, (F.col("n") % 2).alias("odd")).topN(1, F.desc("n")).uid("best")
     assert best.columns == ["at", "n", "op"]
     job.run(best)
     kept: dict[int, int] = {}

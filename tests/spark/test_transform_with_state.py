@@ -275,7 +275,7 @@ class Visits(StatefulProcessor):
 def visits(source: Input, ckpt: Any, *more: str) -> Any:
     grouped = source.stream(ckpt).withWatermark("t", "1 hour").groupBy("k")
     out = "k string, n long, seen string"
-    return grouped.transformWithStateInPandas(Visits(*more), out, "update", "eventTime", uid="visits")
+    return grouped.transformWithStateInPandas(Visits(*more), out, "update", "eventTime").uid("visits")
 
 
 def test_all_state_goes_on_at_the_same_location_and_is_restored_with_other_partitions(

@@ -20,7 +20,7 @@ FIRST = [("a", 2, 3), ("b", 1, 10)]
 
 
 def totals(stream: Any, uid: str = "totals") -> Any:
-    return stream.groupBy("k").aggregate(uid=uid, n=agg.count(), total=agg.sum("v"))
+    return stream.groupBy("k").aggregate(n=agg.count(), total=agg.sum("v")).uid(uid)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_other_windows_begin_empty_under_a_new_uid(ckpt: Any, new_input: NewInpu
 
     def sums(*minutes: int, uid: str = "windows") -> Any:
         window = F.window("t", *[f"{m} minutes" for m in minutes])
-        made = times.stream(ckpt).groupBy(window).agg(F.sum("v").alias("total"), uid=uid)
+        made = times.stream(ckpt).groupBy(window).agg(F.sum("v").alias("total")).uid(uid)
         return made.select(F.minute("window.start").alias("k"), F.minute("window.end").alias("end"), "total")
 
     times.add((noon + timedelta(minutes=12), 1))
@@ -113,7 +113,7 @@ def test_an_operator_without_uid_keeps_its_state_until_the_query_changes(
     source.add(("a", 1), ("b", 10), ("a", 2))
 
     def counted(df: Any, uid: str | None = None) -> Any:
-        return df.groupBy("k").aggregate(uid=uid, n=agg.count(), total=agg.sum("v"))
+        return df.groupBy("k").aggregate(n=agg.count(), total=agg.sum("v")).uid(uid)
 
     def inserted(uid: str | None = None) -> Any:
         rows = source.stream(ckpt).groupBy("k", "v").aggregate(emit="rows", seen=agg.count())
@@ -126,7 +126,7 @@ def test_an_operator_without_uid_keeps_its_state_until_the_query_changes(
     assert job.rows() == [("a", 3, 7), ("b", 1, 10)]
     assert list(query.job.show(query.checkpoints()[-1]["id"]).topology.operators) == ["aggregate-0"]
     for place in ({}, {"checkpointLocation": empty}):
-        with pytest.raises(TopologyError, match=r"expected 'aggregate-0' behind files-0, found .*uid='aggregate-0'"):
+        with pytest.raises(TopologyError, match=r"expected 'aggregate-0' behind files-0, found .*uid\('aggregate-0'\)"):
             job.start(inserted(), "k", **place)
     source.add(("a", 4), ("a", 4))
     query = job.run(inserted("aggregate-0"), "k", checkpointLocation=empty)

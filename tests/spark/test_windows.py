@@ -260,7 +260,7 @@ def test_distinct_values_of_a_window_end_with_it(ckpt: Any, job: Job, new_input:
     made.add((BASE, "a", 1), (BASE, "a", 2), (BASE, "a", 1), (BASE, "b", None))
     made.add((BASE, "a", 2), (BASE, "a", 3), (BASE + timedelta(hours=1), "a", 9))
     rows = made.stream(ckpt).withWatermark("t", "5 minutes").groupBy(F.window("t", "10 minutes"), "k")
-    job.run(rows.agg(F.count_distinct("v").alias("n"), uid="w"))
+    job.run(rows.agg(F.count_distinct("v").alias("n")).uid("w"))
     assert [row[1:] for row in job.rows()] == [("a", 3), ("b", 0)]
     tables = [path.parent for path in (tmp_path / "jobs" / "job" / "state").glob("w.*/_delta_log")]
     values = [QueryBuilder().register("t", DeltaTable(str(t))).execute("SELECT k FROM t").read_all() for t in tables]

@@ -121,9 +121,9 @@ def _count(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Itera
 
 def test_an_output_mode_that_the_operators_do_not_have_is_refused(ckpt: Any, data: Input) -> None:
     stream = data.stream(ckpt)
-    updates = stream.groupBy("k").aggregate(uid="t", n=agg.count())
-    running = stream.groupBy("k").aggregate(uid="t", emit="rows", n=agg.count())
-    appends = stream.groupBy("k").applyInPandasWithState(_count, "k string", "n int", "append", "NoTimeout", uid="f")
+    updates = stream.groupBy("k").aggregate(n=agg.count()).uid("t")
+    running = stream.groupBy("k").aggregate(emit="rows", n=agg.count()).uid("t")
+    appends = stream.groupBy("k").applyInPandasWithState(_count, "k string", "n int", "append", "NoTimeout").uid("f")
     for df, mode, right in ((updates, "append", "update"), (appends, "Update", "append")):
         with pytest.raises(InvalidInputError, match=rf"outputMode is .*use outputMode\('{right}'\)"):
             df.writeStream.outputMode(mode)

@@ -15,7 +15,6 @@ from spark_ckpt.plan.analysed._nodes import analysed, kind_of
 from spark_ckpt.plan.analysed._tags import tag, tag_of
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.ledger import How, entry_of
-from spark_ckpt.plan.keyed_operator import checked_uid
 
 SparkDF = Any
 JavaObject = Any
@@ -49,13 +48,10 @@ def with_uid(df: SparkDF, uid: str) -> SparkDF:
 
 def given_uid(of: Translation, node: JavaObject) -> str | None:
     """The uid of an operator's node, None if it has none. A second copy of one node, as Spark makes for a join of a
-    DataFrame with itself, is called by the uid and a number, ``totals-2``.
-
-    Raises ``TopologyError`` if the session's settings ask for a uid and there is none.
-    """
+    DataFrame with itself, is called by the uid and a number, ``totals-2``."""
     found = tag_of(node, _TAG)
     if found is None:
-        return checked_uid(None, of.session.config().require_uid)
+        return None
     uid, call = found.rsplit(" ", 1)
     copies = of.uses_of_uids[uid, call]
     of.uses_of_uids[uid, call] += 1

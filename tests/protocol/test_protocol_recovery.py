@@ -360,7 +360,8 @@ def test_an_operator_gets_the_state_of_its_derived_uid_when_that_is_given():
 
 def test_state_of_a_derived_uid_that_nobody_takes_is_dropped_only_when_allowed():
     new = replace(TOPOLOGY, operators={"totals": X})
-    refused(fit_topology(ONE, new, False), "holds state of ['count-0']", "derived from", "uid('count-0')", "NonRestored")
+    told = "holds state of ['count-0']", "derived from", "uid('count-0')", "NonRestored"
+    refused(fit_topology(ONE, new, False), *told)
     assert fit_topology(ONE, new, True).dropped_uids == ("count-0",)
 
 

@@ -13,6 +13,7 @@ from pyspark.sql.types import BooleanType
 from spark_ckpt.config_values import FLAG, count
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.plan.batch_functions import BatchFunction
+from spark_ckpt.plan.columns import free
 
 Request = tuple[Any, dict[str, Any]]
 WHERE = "where"
@@ -81,7 +82,8 @@ def with_conditions(df: Any, sinks: Sequence[Request]) -> tuple[Any, list[Reques
     wanted = [_condition(options) for _, options in sinks]
     if not any(w is not None for w in wanted):
         return df, list(sinks)
-    columns = {f"{_HIDDEN}{i}": w for i, w in enumerate(wanted) if w is not None}
+    places = {i: free(f"{_HIDDEN}{i}", df.columns) for i, w in enumerate(wanted) if w is not None}
+    columns = {name: wanted[i] for i, name in places.items()}
     if any("," in name for name in df.columns):
         raise InvalidInputError(f"where of a sink: no column's name may have a comma; the columns are {df.columns}")
     wider = df.withColumns(columns)
@@ -97,7 +99,7 @@ def with_conditions(df: Any, sinks: Sequence[Request]) -> tuple[Any, list[Reques
     for i, ((sink, options), condition) in enumerate(zip(sinks, wanted, strict=True)):
         own = {k: v for k, v in options.items() if k.lower() != WHERE}
         chosen = {} if any(k.lower() == "columns" for k in own) else user
-        where = {} if condition is None else {WHERE: f"{_HIDDEN}{i}"}
+        where = {} if condition is None else {WHERE: places[i]}
         found.append((sink, {**own, **chosen, **where}))
     return wider, found
 

@@ -136,9 +136,12 @@ def refuse_control(names: Iterable[str]) -> None:
 
 def refuse_reserved(names: Iterable[str], what: str) -> None:
     """``what`` comes into a query with these columns. Raises ``ControlColumnsError``."""
-    taken = [n for n in names if n in CONTROL_COLUMNS]
+    taken = [n for n in names if n.lower().startswith(OWN)]
     if taken:
-        raise ControlColumnsError(f"{what} has column(s) {taken}, which are reserved for the barriers; rename them")
+        raise ControlColumnsError(
+            f"{what} has column(s) {taken}, and names that begin with {OWN} are reserved for the barriers and for "
+            "columns that the library adds to a query; rename them"
+        )
 
 
 def is_plain(name: str, columns: Sequence[str]) -> bool:

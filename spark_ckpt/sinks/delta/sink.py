@@ -42,6 +42,7 @@ from spark_ckpt.sinks.delta._fitting import (
     check_columns,
     check_keys,
     check_merged_partitions,
+    check_own_names,
     check_rules,
     check_staged,
     with_columns,
@@ -154,6 +155,8 @@ class DeltaSink(TwoPhaseSink):
         check_partitions_of(self._path, table, self._partitions)
         there = pa.schema(table.schema())
         check_cases(shown, with_columns(there, wanted))
+        if self._keys:
+            check_own_names(shown, table, with_columns(there, wanted))
         fitting = with_columns(there, wanted) if self._merge_schema else there
         # Rows with nulls where the table has none are refused one by one, if they have somewhere to go.
         declared = _without_nulls(schema) if self._rejects else schema

@@ -82,6 +82,11 @@ def check_terms(terms: Sequence[Term], schema: Schema) -> None:
         names = [f.name for f in schema.fields]
         if term.column not in names:
             raise InvalidInputError(f"option 'partitionBy' names {term.column}; the columns are {', '.join(names)}")
+        if term.field in names and not isinstance(term.transform, IdentityTransform):
+            raise InvalidInputError(
+                f"partitionBy: {term.transform} of column '{term.column}' is called {term.field}, as a column of the "
+                "query is, and Iceberg has one name for one of them; rename the column"
+            )
         kind = schema.find_field(term.column).field_type
         if not term.transform.can_transform(kind):
             raise InvalidInputError(f"partitionBy: {term.transform} cannot take column '{term.column}' of type {kind}")

@@ -57,6 +57,15 @@ def message_rows(batch: pa.RecordBatch, schema: pa.Schema, encoder: Encoder | No
     return pa.RecordBatch.from_arrays([columns[f.name].cast(f.type) for f in schema], schema=schema)
 
 
+def refuse_topic(batch: pa.RecordBatch, ledger: str) -> None:
+    """Raises ``InvalidInputError`` for rows that column ``topic`` sends to the sink's own topic."""
+    if pc.any(pc.equal(batch.column(TOPIC), ledger)).as_py():
+        raise InvalidInputError(
+            f"column topic has {ledger!r}, where the sink remembers what was committed; send such rows to another "
+            "topic, or name another by option 'ledgerTopic'"
+        )
+
+
 def messages(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
     """(topic, partition, messages) of ``batch``, in order for each, as ``Producer.produce_batch`` takes them; some may
     have ``headers``. Partition :data:`ANY`: as the key says."""

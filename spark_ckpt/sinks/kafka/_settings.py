@@ -163,12 +163,18 @@ def read_settings(options: Mapping[str, str]) -> KafkaSettings:
     _check_own(own)
     conf = {_RENAMED.get(k, k): v for k, v in librdkafka_conf(given).items()}
     _check_conf(conf)
+    topic, ledger = parsed.text("topic"), parsed.text("ledgerTopic") or LEDGER
+    if topic == ledger:
+        raise ConfigError(
+            f"sink '{KIND}': topic {topic} is where the sink remembers what was committed; write to another topic, or "
+            "name another by option 'ledgerTopic'"
+        )
     return KafkaSettings(
-        topic=parsed.text("topic"),
+        topic=topic,
         durable=parsed.choice("staging") == DURABLE,
         staging_url=parsed.text("stagingPath"),
         storage=parsed.fsspec(),
-        ledger=parsed.text("ledgerTopic") or LEDGER,
+        ledger=ledger,
         fail_on_loss=parsed.flag("failOnDataLoss", True),
         value=value_format(parsed),
         conf=conf,

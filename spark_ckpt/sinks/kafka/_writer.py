@@ -12,7 +12,7 @@ from spark_ckpt.sinks.base import SinkWriter, WriterContext
 from spark_ckpt.sinks.kafka._copies import CopyWriter
 from spark_ckpt.sinks.kafka._ledger import MARKERS, encoded, marker_key
 from spark_ckpt.sinks.kafka._producing import OpenTransaction
-from spark_ckpt.sinks.kafka._rows import message_rows, message_schema
+from spark_ckpt.sinks.kafka._rows import message_rows, message_schema, refuse_topic
 from spark_ckpt.sinks.kafka._settings import KIND, KafkaSettings
 from spark_ckpt.storage.filesystem import Folder
 
@@ -45,6 +45,8 @@ class KafkaWriter(SinkWriter):
         if self._encoder is None:
             self._encoder = self._settings.encoder(self._ctx.schema)
         rows = message_rows(batch, self._schema, self._encoder)
+        if self._settings.topic is None:
+            refuse_topic(rows, self._settings.ledger)
         if self._open is None:
             topic = self._settings.topic or "of column topic"
             doing = f"staging rows of epoch {self._ctx.epoch} for topic {topic}"

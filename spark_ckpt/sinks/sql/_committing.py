@@ -28,18 +28,17 @@ Row = tuple[int, int]
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows from ``first`` to ``last``, in commit order."""
+    """Rows from ``first`` to ``last``, in commit order: of one stage, or all of several."""
 
     first: Row
     last: Row
 
-    def within(self, position: Any, seq: Any) -> tuple[sa.ColumnElement[bool], ...]:
+    def within(self, staged: Sequence[Mapping[str, Any]], position: Any, source: sa.TableClause) -> Any:
+        """Of one stage by its number, for which ``source`` has an index."""
         (p, s), (q, t) = self.first, self.last
-        return (
-            position.between(p, q),
-            sa.or_(position > p, seq >= s),
-            sa.or_(position < q, seq <= t),
-        )
+        if p < q:
+            return position.between(p, q)
+        return sa.and_(source.c[STAGE] == staged[p]["stage"], source.c[SEQ].between(s, t))
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,8 @@ class Move:
         order = stages.position, source.c[SEQ]
         if piece is None:
             return Staged(source, joined, ours, order)
-        return Staged(source, joined, sa.and_(ours, *piece.within(*order)), order, are_last=True)
+        within = piece.within(self.staged, stages.position, source)
+        return Staged(source, joined, sa.and_(ours, within), order, are_last=True)
 
 
 def in_order(connection: sa.Connection, moves: Sequence[Move]) -> list[Move]:

@@ -39,7 +39,7 @@ def key_problems(
 
 
 def index_problems(connection: sa.Connection, table: sa.TableClause, keys: Sequence[str]) -> list[str]:
-    """What to look at again in each commit: others refuse an upsert without the index, MariaDB appends then."""
+    """What to look at again in each commit: others refuse an upsert without the index, MariaDB would append."""
     return list(_mariadb_indexes(connection, table, keys)) if connection.dialect.name in mariadb.DIALECTS else []
 
 
@@ -169,27 +169,10 @@ def _mariadb_columns(connection: sa.Connection, table: sa.TableClause, keys: Seq
 
 
 def _mariadb_indexes(connection: sa.Connection, table: sa.TableClause, keys: Sequence[str]) -> Iterator[str]:
-    """``ON DUPLICATE KEY`` acts on any unique index, so another one could replace a row of another key."""
-    unique: dict[str, list[tuple[str | None, int | None]]] = {}
-    for row in connection.exec_driver_sql(f"SHOW INDEX FROM {_format(connection, table)}").mappings():
-        if not row["Non_unique"]:
-            unique.setdefault(row["Key_name"], []).append((row["Column_name"], row["Sub_part"]))
-    ours = [i for i, parts in unique.items() if {n for n, _ in parts} == set(keys)]
-    if not any(all(part is None for _, part in unique[i]) for i in ours):
+    unique = mariadb.unique_indexes(connection, table)
+    ours = [parts for parts in unique.values() if {n for n, _ in parts} == set(keys)]
+    if not any(all(length is None for _, length in parts) for parts in ours):
         yield _no_index(keys) + (" of whole columns, not of their first characters" if ours else "")
-    counted = {
-        row["Field"]
-        for row in connection.exec_driver_sql(f"SHOW COLUMNS FROM {_format(connection, table)}").mappings()
-        if "auto_increment" in str(row["Extra"]).lower()
-    }
-    for index, parts in unique.items():
-        names = {n for n, _ in parts}
-        if index not in ours and not names & counted and not (set(keys) <= names):
-            shown = ", ".join(str(n) for n, _ in parts)
-            yield (
-                f"unique index {index} ({shown}) is not on the mergeKeys, and MariaDB's upsert would replace the row "
-                "of another key that has the same values there; drop it, or make it a plain index"
-            )
 
 
 def _format(connection: sa.Connection, table: sa.TableClause) -> str:

@@ -112,6 +112,47 @@ def execute_insert(cursor: Any, statement: str) -> None:
     cursor.execute(statement)  # without parameters, so that a percent sign is one
 
 
+def unique_indexes(connection: sa.Connection, table: sa.TableClause) -> dict[str, list[tuple[str | None, int | None]]]:
+    """Columns by index, and how many of their first characters are in it, where not all are."""
+    unique: dict[str, list[tuple[str | None, int | None]]] = {}
+    shown = connection.dialect.identifier_preparer.format_table(table)
+    for row in connection.exec_driver_sql(f"SHOW INDEX FROM {shown}").mappings():
+        if not row["Non_unique"]:
+            unique.setdefault(row["Key_name"], []).append((row["Column_name"], row["Sub_part"]))
+    return unique
+
+
+def keys_decide(connection: sa.Connection, table: sa.TableClause, columns: Sequence[str], keys: Sequence[str]) -> bool:
+    """Whether rows of other ``keys`` cannot meet in any unique index when ``columns`` are written."""
+    names = [{name for name, _ in parts} for parts in unique_indexes(connection, table).values()]
+    others = [n for n in names if not n >= set(keys)]
+    if not others:
+        return True
+    shown = connection.dialect.identifier_preparer.format_table(table)
+    found = connection.exec_driver_sql(f"SHOW COLUMNS FROM {shown}").mappings()
+    counted = {r["Field"] for r in found if "auto_increment" in str(r["Extra"]).lower()} - set(columns)
+    return all(n & counted for n in others)
+
+
+def beside(target: sa.TableClause, rows: sa.Select[Any]) -> sa.Subquery:
+    """``rows`` for a join with ``target``, which must have another name."""
+    name = "_ckpt_rows"
+    return rows.subquery(name if target.name.casefold() != name else f"{name}_")
+
+
+def update_and_insert(
+    connection: sa.Connection, target: sa.TableClause, columns: Sequence[str], keys: Sequence[str], rows: sa.Select[Any]
+) -> None:
+    """``rows``, one of each key, into ``target``. ``ON DUPLICATE KEY`` acts on any unique index: where there is one
+    besides that on the keys, it would replace a row of another key."""
+    new, rest = beside(target, rows), [c for c in columns if c not in keys]
+    same = sa.and_(*(target.c[k] == new.c[k] for k in keys))
+    if rest:
+        connection.execute(sa.update(target).where(same).values({c: new.c[c] for c in rest}))
+    absent = sa.select(*(new.c[c] for c in columns)).where(sa.not_(sa.exists().where(same).correlate(new)))
+    connection.execute(sa.insert(target).from_select(list(columns), absent))
+
+
 def upsert(target: sa.TableClause, columns: Sequence[str], keys: Sequence[str], rows: sa.Select[Any]) -> sa.Insert:
     """``rows`` in order: of equal keys the last wins, and it is the target's index that says what is equal."""
     rest = [c for c in columns if c not in keys]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,8 @@ from spark_ckpt.change_rows import REMOVALS
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _mariadb as mariadb
 from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
-from spark_ckpt.sinks.sql._rules import can_replace_rows
-
-_COLLISIONS = ("23505", "23P01")  # of a unique index, of an exclusion constraint
+from spark_ckpt.sinks.sql._rules import can_be_null_meanwhile, can_replace_rows
+from spark_ckpt.storage.sql.bad_rows import is_collision
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,34 @@ def keep_last(connection: sa.Connection, rows: Staged, keys: Sequence[str]) -> N
     delete(connection, rows.source, place, sa.select(*(last.c[c] for c in place)).where(last.c[_rank(place)] > 1))
 
 
-def make_way(connection: sa.Connection, target: sa.TableClause, rows: Staged, keys: Sequence[str]) -> None:
-    """Remove the rows of ``target`` with keys of ``rows``, which are about to come again."""
-    delete(connection, target, keys, rows.select(keys))
+def let_go(
+    connection: sa.Connection, target: sa.TableClause, columns: Sequence[str], keys: Sequence[str], rows: sa.Select[Any]
+) -> bool:
+    """Delete the target's rows of the keys of ``rows``, which are about to be written; false if that may be noticed."""
+    may = can_replace_rows(connection, target, columns)
+    if may:
+        delete(connection, target, keys, _keys_of(rows, keys))
+    return may
+
+
+def empty_unique(
+    connection: sa.Connection, target: sa.TableClause, columns: Sequence[str], keys: Sequence[str], rows: sa.Select[Any]
+) -> bool:
+    """Set the unique values of these rows to null; false if they cannot be, or if that may be noticed."""
+    there = can_be_null_meanwhile(connection, target, [c for c in columns if c not in keys])
+    if there:
+        same = _among(connection, target, keys, _keys_of(rows, keys))
+        connection.execute(sa.update(target).where(same).values(dict.fromkeys(there)))
+    return bool(there)
+
+
+def _keys_of(rows: sa.Select[Any], keys: Sequence[str]) -> sa.Select[Any]:
+    coming = rows.subquery()
+    return sa.select(*(coming.c[k] for k in keys))
+
+
+WAYS = let_go, empty_unique
+"""How rows that are about to be written do not stand in each other's way."""
 
 
 def remove(
@@ -79,6 +104,7 @@ def put(
     change: str | None,
 ) -> None:
     """``rows`` into ``target``: all of them, or with ``keys`` the last of each, if it is there by column ``change``."""
+    in_mariadb = connection.dialect.name in mariadb.DIALECTS
     if not keys:
         connection.execute(sa.insert(target).from_select(list(columns), rows.select(columns)))
     elif change is not None:
@@ -86,7 +112,7 @@ def put(
         last = rows.last_by_key(named, keys)
         there = sa.not_(last.c[change].in_(REMOVALS))
         _upsert(connection, target, columns, keys, _last(last, columns, named).where(there))
-    elif connection.dialect.name in mariadb.DIALECTS:
+    elif in_mariadb and mariadb.keys_decide(connection, target, columns, keys):
         in_order = rows.select(columns).order_by(*rows.in_order)
         connection.execute(mariadb.upsert(target, columns, keys, in_order))
     else:
@@ -100,32 +126,39 @@ def _last(ranked: sa.Subquery, columns: Sequence[str], ranked_columns: Sequence[
 def _upsert(
     connection: sa.Connection, target: sa.TableClause, columns: Sequence[str], keys: Sequence[str], rows: sa.Select[Any]
 ) -> None:
-    if connection.dialect.name in mariadb.DIALECTS:
-        connection.execute(mariadb.upsert(target, columns, keys, rows))
-        return
+    def merge() -> None:
+        if connection.dialect.name not in mariadb.DIALECTS:
+            connection.execute(dialects.upsert(connection.dialect.name, target, columns, keys, rows))
+        elif mariadb.keys_decide(connection, target, columns, keys):
+            connection.execute(mariadb.upsert(target, columns, keys, rows))
+        else:
+            mariadb.update_and_insert(connection, target, columns, keys, rows)
+
     try:
         with connection.begin_nested():
-            connection.execute(dialects.upsert(connection.dialect.name, target, columns, keys, rows))
+            merge()
     except sa.exc.IntegrityError as error:
-        if not _collides(error) or not can_replace_rows(connection, target, columns):
+        # Unique values that move among rows collide on the way, though the end may be right.
+        if not is_collision(error.orig):
             raise
-        # Unique values that move among rows collide on the way, though the end is right.
-        delete(connection, target, keys, sa.select(*(rows.subquery().c[k] for k in keys)))
-        connection.execute(sa.insert(target).from_select(list(columns), rows))
-
-
-def _collides(error: sa.exc.IntegrityError) -> bool:
-    state = getattr(error.orig, "sqlstate", None)
-    return state in _COLLISIONS or (state is None and str(error.orig).startswith("UNIQUE"))
+        for way in WAYS:
+            with suppress(sa.exc.IntegrityError), connection.begin_nested():
+                if way(connection, target, columns, keys, rows):
+                    merge()
+                    return
+        raise
 
 
 def delete(connection: sa.Connection, target: sa.TableClause, keys: Sequence[str], gone: sa.Select[Any]) -> None:
+    connection.execute(sa.delete(target).where(_among(connection, target, keys, gone)))
+
+
+def _among(
+    connection: sa.Connection, target: sa.TableClause, keys: Sequence[str], wanted: sa.Select[Any]
+) -> sa.ColumnElement[bool]:
+    """Whether a row of ``target``, which is changed, has one of the ``wanted`` keys."""
     if connection.dialect.name in mariadb.DIALECTS:
         # As a join: MariaDB would look at the whole target, row by row, for a condition with IN.
-        wanted = gone.subquery()
-        same = sa.and_(*(target.c[k] == wanted.c[k] for k in keys))
-        connection.execute(sa.delete(target).where(same))
-    elif len(keys) == 1:
-        connection.execute(sa.delete(target).where(target.c[keys[0]].in_(gone)))
-    else:
-        connection.execute(sa.delete(target).where(sa.tuple_(*(target.c[k] for k in keys)).in_(gone)))
+        found = mariadb.beside(target, wanted)
+        return sa.and_(*(target.c[k] == found.c[k] for k in keys))
+    return (target.c[keys[0]] if len(keys) == 1 else sa.tuple_(*(target.c[k] for k in keys))).in_(wanted)

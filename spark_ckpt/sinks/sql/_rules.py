@@ -93,12 +93,56 @@ def can_replace_rows(connection: sa.Connection, target: sa.TableClause, columns:
     if connection.dialect.name == "postgresql":
         given = {"t": quoted(connection, target.name, target.schema), "columns": list(columns)}
         return bool(connection.execute(sa.text(_REPLACEABLE), given).scalar_one())
-    if connection.dialect.name != "sqlite" or connection.exec_driver_sql("PRAGMA foreign_keys").scalar():
-        return False
+    if connection.dialect.name in mariadb.DIALECTS:
+        found = _columns(connection, target.name, target.schema).values()
+        there = {c["Field"].casefold() for c in found if "GENERATED" not in c["Extra"]}
+        acts = _mariadb_triggers(connection, target, "DELETE") or bool(_mariadb_referred(connection, target))
+    else:
+        named = sa.text("SELECT name FROM pragma_table_info(:t)")
+        there = {n.casefold() for (n,) in connection.execute(named, {"t": target.name})}
+        acts = _sqlite_acts(connection, target)
+    return not acts and there <= {c.casefold() for c in columns}
+
+
+_NULLABLE = """
+SELECT DISTINCT attname::text FROM pg_catalog.pg_index i
+JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+WHERE indrelid = CAST(:t AS regclass) AND indisunique AND NOT attnotnull
+AND attname::text = ANY (CAST(:columns AS text[]))
+AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger
+    WHERE tgrelid = CAST(:t AS regclass) AND NOT tgisinternal AND tgtype & 16 > 0)
+AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint
+    WHERE confrelid = CAST(:t AS regclass) AND confupdtype IN ('c', 'n', 'd'))
+"""
+
+
+def can_be_null_meanwhile(connection: sa.Connection, target: sa.TableClause, columns: Sequence[str]) -> list[str]:
+    """Those of ``columns`` in unique indexes that may be null until they are written again: no trigger and no foreign
+    key acts on it."""
+    if connection.dialect.name == "postgresql":
+        given = {"t": quoted(connection, target.name, target.schema), "columns": list(columns)}
+        return list(connection.execute(sa.text(_NULLABLE), given).scalars())
+    if connection.dialect.name in mariadb.DIALECTS:
+        if _mariadb_triggers(connection, target, "UPDATE"):
+            return []
+        unique = {n for parts in mariadb.unique_indexes(connection, target).values() for n, _ in parts}
+        nullable = {n for n, c in _columns(connection, target.name, target.schema).items() if c["Null"] == "YES"}
+        return [c for c in columns if c in (unique & nullable) - _mariadb_referred(connection, target)]
+    indexed = sa.text(
+        "SELECT t.name FROM pragma_index_list(:t) AS l, pragma_index_info(l.name) AS i, pragma_table_info(:t) AS t "
+        'WHERE l."unique" = 1 AND t.name = i.name AND t."notnull" = 0'
+    )
+    if _sqlite_acts(connection, target):
+        return []
+    found = set(connection.execute(indexed, {"t": target.name}).scalars())
+    return [c for c in columns if c in found]
+
+
+def _sqlite_acts(connection: sa.Connection, target: sa.TableClause) -> bool:
+    """Whether a trigger, or a foreign key, may act on what becomes of a row."""
     triggers = sa.text("SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(:t)")
-    named = sa.text("SELECT name FROM pragma_table_info(:t)")
-    there = {n.casefold() for (n,) in connection.execute(named, {"t": target.name})}
-    return there <= {c.casefold() for c in columns} and not connection.execute(triggers, {"t": target.name}).first()
+    keys = connection.exec_driver_sql("PRAGMA foreign_keys").scalar()
+    return bool(keys) or connection.execute(triggers, {"t": target.name}).first() is not None
 
 
 # --- SQLite ----------------------------------------------------------------------------------------------------
@@ -149,8 +193,8 @@ _MARIADB_WORDS = re.compile(
 )
 _MARIADB_UNIQUE = re.compile(r"^\s*(?:PRIMARY|UNIQUE|FULLTEXT|SPATIAL) KEY (?:`(?:[^`]|``)*` )?\((.*)\)", re.MULTILINE)
 _REFERRED = """
-SELECT 1 FROM information_schema.key_column_usage
-WHERE referenced_table_schema = coalesce(:schema, database()) AND referenced_table_name = :table LIMIT 1
+SELECT DISTINCT referenced_column_name FROM information_schema.key_column_usage
+WHERE referenced_table_schema = coalesce(:schema, database()) AND referenced_table_name = :table
 """
 
 
@@ -161,14 +205,21 @@ def _mariadb(connection: sa.Connection, moved: Moved) -> bool:
     keys = {mariadb.quoted(k) for k in moved.keys}
     if _MARIADB_WORDS.search(text) or any(set(k.split(",")) != keys for k in _MARIADB_UNIQUE.findall(text)):
         return True
-    schema = f" FROM {mariadb.quoted(moved.schema)}" if moved.schema else ""
-    triggers = sa.text(f"SHOW TRIGGERS{schema} WHERE `Table` = :t")
-    if connection.execute(triggers, {"t": moved.table}).first():
-        return True
-    named = {"schema": moved.schema, "table": moved.table}
-    if moved.removes and connection.execute(sa.text(_REFERRED), named).first():
+    if _mariadb_triggers(connection, table) or (moved.removes and bool(_mariadb_referred(connection, table))):
         return True
     return _mariadb_columns(connection, moved)
+
+
+def _mariadb_triggers(connection: sa.Connection, table: sa.TableClause, event: str = "%") -> bool:
+    schema = f" FROM {mariadb.quoted(table.schema)}" if table.schema else ""
+    triggers = sa.text(f"SHOW TRIGGERS{schema} WHERE `Table` = :t AND `Event` LIKE :e")
+    return connection.execute(triggers, {"t": table.name, "e": event}).first() is not None
+
+
+def _mariadb_referred(connection: sa.Connection, table: sa.TableClause) -> set[str]:
+    """Columns that foreign keys refer to, of itself or of other tables."""
+    named = {"schema": table.schema, "table": table.name}
+    return set(connection.execute(sa.text(_REFERRED), named).scalars())
 
 
 def _mariadb_columns(connection: sa.Connection, moved: Moved) -> bool:

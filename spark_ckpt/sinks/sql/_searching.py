@@ -22,10 +22,9 @@ from itertools import accumulate
 import sqlalchemy as sa
 
 from spark_ckpt.sinks.sql._committing import Move, Numbered, Piece, Row, in_order
-from spark_ckpt.sinks.sql._moves import keep_last, make_way
+from spark_ckpt.sinks.sql._moves import WAYS, keep_last
 from spark_ckpt.sinks.sql._refusals import Turn, definition
 from spark_ckpt.sinks.sql._rejecting import reject
-from spark_ckpt.sinks.sql._rules import can_replace_rows
 from spark_ckpt.storage.sql.bad_rows import is_about_row, may_pass_with_others
 from spark_ckpt.storage.sql.database import Database
 
@@ -122,11 +121,13 @@ class _Search:
             keep_last(self._connection, self._move.rows(self._name, self._group), self._keys)
 
     def make_way(self) -> None:
-        """Where rows may be replaced, those of the same keys go first: a unique value may move from row to row."""
-        target = self._move.target.clause(self._group[-1][1]["columns"])
-        if self._keys and can_replace_rows(self._connection, target, self._group[-1][1]["columns"]):
+        """A unique value may move from row to row, which no half of the rows shows."""
+        columns: Sequence[str] = self._group[-1][1]["columns"]
+        rows, target = self._move.rows(self._name, self._group).select(columns), self._move.target.clause(columns)
+        for way in WAYS if self._keys else ():
             with suppress(sa.exc.IntegrityError), self._connection.begin_nested():  # others refer to them
-                make_way(self._connection, target, self._move.rows(self._name, self._group), self._keys)
+                if way(self._connection, target, columns, self._keys, rows):
+                    return
 
     def of(self, action: Callable[[sa.Connection, str, Numbered, Piece], None]) -> list[Refused]:
         """Rows for which ``action`` fails; those that others may have been missing to are tried behind them again."""
@@ -168,8 +169,14 @@ class _Search:
             return {}
         if end - start == 1:
             return {start: error}
-        half = (start + end) // 2
+        half = self._cut(start, end)
         return {**self._halved(fails, start, half), **self._halved(fails, half, end)}
+
+    def _cut(self, start: int, end: int) -> int:
+        """The middle, between two stages if there are several."""
+        middle = (start + end) // 2
+        edges = [e for e in self._ends if start < e < end]
+        return min(edges, key=lambda edge: abs(edge - middle)) if edges else middle
 
     def _row(self, number: int) -> Row:
         """Of the how manieth row of all."""

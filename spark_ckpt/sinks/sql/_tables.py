@@ -173,16 +173,22 @@ def with_change(target: dict[str, Any], change: str | None) -> dict[str, Any]:
 
 
 def create_staging(
-    connection: sa.Connection, name: str, schema: str | None, rows: pa.Schema, target: dict[str, Any]
+    connection: sa.Connection,
+    name: str,
+    schema: str | None,
+    rows: pa.Schema,
+    target: dict[str, Any],
+    searched: bool = False,
 ) -> None:
     """Typed and nullable as the target, so that a row it would refuse fails in its task and not in a commit.
 
-    An empty staging table whose types no longer fit (someone altered the target) is made anew.
+    ``searched``: single rows may be looked for. An empty staging table whose types no longer fit (someone altered the
+    target) is made anew.
     """
     columns = [sa.Column(f.name, target[f.name]["type"], nullable=target[f.name]["nullable"]) for f in rows]
     options: dict[str, Any] = mariadb.table_options(connection.dialect)
     # InnoDB keeps rows in the order of a key anyway; with this one, a commit touches its own stages' rows only.
-    keyed = bool(options)
+    keyed = bool(options) or searched
     table = sa.Table(
         name, sa.MetaData(),
         sa.Column(STAGE, sa.BigInteger, nullable=False, primary_key=keyed, autoincrement=False),
@@ -191,12 +197,14 @@ def create_staging(
         schema=schema,
         **options,
     )  # fmt: skip
-    if sa.inspect(connection).has_table(name, schema=schema):
+    inspector = sa.inspect(connection)
+    if inspector.has_table(name, schema=schema):
         found = columns_of(connection, name, schema)
+        unkeyed = searched and not inspector.get_pk_constraint(name, schema=schema)["constrained_columns"]
         same = all(
             (str(found[c.name]["type"]), found[c.name]["nullable"]) == (str(c.type), c.nullable) for c in columns
         )
-        if same or connection.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first():
+        if (same and not unkeyed) or connection.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first():
             return
         table.drop(connection)
     table.create(connection)

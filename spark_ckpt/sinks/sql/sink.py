@@ -125,7 +125,8 @@ class SqlSink(TwoPhaseSink):
             found = tables.check_target(connection, self._table, self._schema, rows, self._keys)
             tables.create_bookkeeping(connection, self._schema)
             name = tables.staging_name(self._table, staged)
-            tables.create_staging(connection, name, self._schema, staged, tables.with_change(found, self._change))
+            columns = tables.with_change(found, self._change)
+            tables.create_staging(connection, name, self._schema, staged, columns, searched=self._rejects is not None)
 
         with self._database.errors(f"{self._place}: preparing it", outage=InvalidInputError):
             self._database.check()

@@ -33,10 +33,18 @@ def may_pass_with_others(error: Any) -> bool:
     """Whether it is about a row and others, so that the row may be taken behind them: a reference, a unique value."""
     code, state = error_code(error), getattr(error, "sqlstate", None)
     if code is not None:
-        return code in (1062, 1169, 1451, 1452, 1586)
-    if state is not None:
-        return str(state) in ("23001", "23503", "23505", "23P01")
-    return str(error).startswith(("UNIQUE", "FOREIGN"))
+        refers = code in (1451, 1452)
+    else:
+        refers = str(state) in ("23001", "23503") if state is not None else str(error).startswith("FOREIGN")
+    return refers or is_collision(error)
+
+
+def is_collision(error: Any) -> bool:
+    """Whether a unique index has the value already, or an exclusion constraint another one that bars it."""
+    code, state = error_code(error), getattr(error, "sqlstate", None)
+    if code is not None:
+        return code in (1062, 1169, 1586)
+    return str(state) in ("23505", "23P01") if state is not None else str(error).startswith("UNIQUE")
 
 
 def rule_of(error: Any) -> str | None:

@@ -133,6 +133,19 @@ def test_a_removal_that_others_refer_to_is_rejected_and_the_row_stays(url: str) 
     assert json.loads(run(url, "SELECT data FROM bad")[0][0]) == {"op": "-D", "k": 1, "v": "a"}
 
 
+@pytest.mark.parametrize("keys", ["", "k"])
+def test_rows_of_several_tasks_are_searched_in_the_order_of_the_commit(url: str, keys: str) -> None:
+    run(url, "CREATE TABLE t (k BIGINT NOT NULL PRIMARY KEY, v VARCHAR(20), CONSTRAINT c CHECK (v < 'x'))")
+    sink = rejecting(url, **({"mergeKeys": keys} if keys else {}))
+    tasks = [[(1, "a"), (2, "x2")], [(3, "c")], [(4, "d"), (5, "x5"), (6, "f")], [(2, "b"), (6, "x6")], [(7, "x7")]]
+    staged = [c for i, rows in enumerate(tasks) for c in sink.stage(rows, 1, i)]
+    expected = [5, 6, 7] if keys else [2, 5, 6, 7]  # of key 2 another row is the last
+    assert sink.tried(staged).rejected == {"s": len(expected)}
+    sink.commit(staged)
+    assert run(url, "SELECT k, v FROM t ORDER BY k") == [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (6, "f")]
+    assert bad_keys(url) == expected
+
+
 # --- what a task finds ------------------------------------------------------------------------------------------
 
 

@@ -86,15 +86,9 @@ MUTATIONS = (
     Mutation(_START, "what nobody accepted is refused", "    if refused:\n", "    if False:\n"),
     Mutation(
         _START,
-        "open triggers and the sinks' ids are taken",
+        "an open checkpoint takes no id that the sink knows",
         "for k in (*facts.open_triggers, *sorted(ahead))",
-        "for k in ()",
-    ),
-    Mutation(
-        _START,
-        "nothing is expected of a job that begins anew",
-        "    if isinstance(decision, StartFresh):\n        return {}\n    at = ",
-        "    at = None if isinstance(decision, StartFresh) else ",
+        "for k in sorted(ahead)",
     ),
     Mutation(_COMPARED, "the plain plugin compares, too", "    if refused:\n", "    if False:\n"),
 )

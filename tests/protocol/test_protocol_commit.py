@@ -838,3 +838,11 @@ def test_rows_without_an_epoch_are_of_the_barrier_in_their_batch_or_of_the_open_
     assert labelled(job.view, told) == first, "a replay says the same, though its checkpoint is complete by now"
     kept = job.batch(1, [job.stage("s3", 5)])
     assert labelled(job.view, kept) == kept
+
+
+def test_sinks_may_forget_what_is_older_than_all_that_a_start_may_commit_again():
+    """A damaged record counts: a good copy of it may come back."""
+    view = JobView("job", TOPOLOGY, 1, 1, completed=(3, 5))
+    assert view.oldest == 3
+    assert replace(view, unread=frozenset({2})).oldest == 2
+    assert replace(view, completed=()).oldest is None, "not known"

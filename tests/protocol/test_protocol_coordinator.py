@@ -157,6 +157,8 @@ def test_a_checkpoint_is_complete_when_everyone_has_acknowledged():
         assert p.missing()
         p, result = p.acknowledge(ack)
         assert result is AckResult.SUCCESS
+        half = "operator x (1 of 2 key groups)" in p.missing()
+        assert half is (ack == operator({0: GROUPS[0]})), "every key group is waited for"
     p = p.barrier(3)
     assert p.missing() == ("sink (3 of 4 weight)",)
     assert p.missing(finished_weight=1) == ()

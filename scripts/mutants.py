@@ -38,6 +38,8 @@ _LOCAL = "not postgres and not Postgres and not maria and not Maria and not kafk
 FEW_SEEDS, SEEDS = 60, 300
 """Most of what breaks the job as a whole shows in a few seeds, sooner than in unit tests of the shell."""
 
+TOO_LONG_S = 1800
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -104,9 +106,17 @@ def _tests(file: str) -> tuple[str, ...]:
 
 def _fails(folder: Path, arguments: list[str]) -> bool:
     env = {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=env, capture_output=True, text=True, check=False
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            check=False,
+            timeout=TOO_LONG_S,
+        )
+    except subprocess.TimeoutExpired:
+        return True  # it waits for ever
     return done.returncode != 0
 
 

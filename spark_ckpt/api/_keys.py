@@ -12,13 +12,12 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import column_ids, refuse_missing, with_tables
-from spark_ckpt.plan.carried_keys import carried_type, is_carried
 from spark_ckpt.plan.columns import free, is_repeated, proposing_user_columns, quoted
 from spark_ckpt.plan.condition import names_in, parts_of, replaced
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
-from spark_ckpt.plan.key_columns import KEY_TYPES, Keys, is_key, resolve_keys, with_own_names
-from spark_ckpt.plan.refused_types import has_repeated_fields, refuse_unkept
+from spark_ckpt.plan.key_columns import Keys, resolve_keys, with_own_names
+from spark_ckpt.plan.key_types import check_key, check_key_of_function
 from spark_ckpt.types import CTL, TAG
 
 if TYPE_CHECKING:
@@ -90,22 +89,11 @@ def keys_of(parent: CkptDataFrame, cols: list[Any]) -> Keys:
         if field.name not in columns:
             # Raises if its plan could lose control rows; F.window is such an expression, and no matter of types.
             parent._operation("groupBy", _only(expressions[field.name]), check=True)
-        _check_type(field)
+        check_key(field)
     fields = [T.StructField(field.name, field.dataType, True) for _, field, _ in found]
     delays = tuple(_delay_ms(parent, field) for _, field, _ in found)
     notes = tuple({k: v for k, v in f.metadata.items() if not k.startswith(_SPARKS)} for _, f, _ in found)
     return Keys(expressions, T.StructType(fields), columns, delays, {}, given, notes, called, copied)
-
-
-def _check_type(key: T.StructField) -> None:
-    if has_repeated_fields(key.dataType):
-        refuse_unkept([key])
-    if not _has_hash(carried_type(key.dataType)):
-        known = ", ".join(t().simpleString() if t is not T.DecimalType else "decimal" for t in KEY_TYPES)
-        raise InvalidInputError(
-            f"key {key.name!r} has type {key.dataType.simpleString()}, which cannot be a key here; expected one of "
-            f"{known}, intervals of days or months, or structs, arrays and maps of those. Cast it in front"
-        )
 
 
 def for_data_rows(parent: CkptDataFrame, keys: dict[str, Column]) -> dict[str, Column]:
@@ -123,25 +111,13 @@ def refuse_carried(keys: Keys) -> None:
             "rename one in front"
         )
     for field in keys.schema.fields:
-        if is_carried(field.dataType):
-            raise InvalidInputError(
-                f"key {field.name!r} has type {field.dataType.simpleString()}, which is a key of agg(...), its short "
-                "forms and topN alone: for functions, cast it, or make one of it in front, such as "
-                'withColumn("entries", F.array_sort(F.map_entries("m")))'
-            )
+        check_key_of_function(field)
 
 
 def _delay_ms(parent: CkptDataFrame, key: T.StructField) -> int | None:
     """None: it is no event time."""
     timed = parent._lineage.watermarks and isinstance(key.dataType, T.TimestampType)
     return int(key.metadata[DELAY_KEY]) if timed and DELAY_KEY in key.metadata else None
-
-
-def _has_hash(kind: T.DataType) -> bool:
-    """Whether rows can be grouped by it."""
-    if isinstance(kind, T.StructType):
-        return all(_has_hash(field.dataType) for field in kind.fields)
-    return _has_hash(kind.elementType) if isinstance(kind, T.ArrayType) else is_key(kind)
 
 
 def _only(key: Column) -> Callable[[Any], Any]:

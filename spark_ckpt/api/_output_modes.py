@@ -68,7 +68,7 @@ def check_updates(lineage: Lineage, mode: str, spark: Any) -> None:
     if mode == "complete":
         return
     for operator in lineage.operators:
-        kinds = {"aggregate": (*_FUNCTIONS, "aggregate"), "join": ("aggregate",)}.get(operator.kind, ())
+        kinds = {"aggregate": (*_FUNCTIONS, "aggregate", "topN"), "join": ("aggregate", "topN")}.get(operator.kind, ())
         updates = [o for o in operator.behind if o.output_mode == "update" and o.kind in kinds]
         if updates and not operator.takes_updates and spark.conf.get(_CORRECTNESS, "true") != "false":
             raise unsupported(

@@ -172,13 +172,16 @@ class TakeSessions(RowOperation):
 
 
 class ShowSessions:
-    """Columns ``start`` and ``end`` become the session, as ``shown``, in column ``place``."""
+    """Columns ``start`` and ``end`` become the session, as ``shown``, in column ``place``; ``local``: its times have no
+    zone."""
 
-    def __init__(self, start: str, end: str, shown: str, place: int) -> None:
+    def __init__(self, start: str, end: str, shown: str, place: int, local: bool = False) -> None:
         self.start, self.end, self.shown, self.place = start, end, shown, place
+        self.kind = LOCAL_TIME if local else TIME
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            session = window_of(batch.column(self.start).cast(TIME), batch.column(self.end).cast(TIME))
+            start, end = (batch.column(name).cast(TIME).view(pa.int64()) for name in (self.start, self.end))
+            session = window_of(start.view(self.kind), end.view(self.kind))
             rest = batch.drop_columns([self.start, self.end])
             yield rest.add_column(self.place, pa.field(self.shown, session.type), session)

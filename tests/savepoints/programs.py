@@ -147,7 +147,8 @@ def appended(rows: Any) -> Any:
 
 
 def top(rows: Any) -> Any:
-    return rows.groupBy("k").topN(2, F.desc("v"), rank="r", uid="top")
+    grouped = rows.groupBy("k")
+    return under("top", lambda **uid: grouped.topN(2, F.desc("v"), rank="r", **uid))
 
 
 MODES = {"updated": "update", "appended": "append", "top": "append"}

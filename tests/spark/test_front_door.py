@@ -6,15 +6,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
+from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.plan.analysed._leaves import source_stream, stream_frame
 from spark_ckpt.plan.analysed._uids import with_uid
+from spark_ckpt.plan.analysed.grouped_methods import aggregate, applyInArrowWithState, topN
 from spark_ckpt.plan.analysed.ledger import LEDGER, How
 from spark_ckpt.plan.analysed.translate import HANDLERS, translated
 from spark_ckpt.plan.lineage import SourceNode
@@ -33,6 +38,10 @@ def names_of(o: DataFrame) -> DataFrame:
 def one_more(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     for frame in frames:
         yield frame.assign(v=frame["v"] + 1)
+
+
+def sizes(key: Any, rows: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({"k": [key[0]], "n": [100 * key[1] + len(rows)]})
 
 
 PROGRAMS: dict[str, Made | str] = {
@@ -73,7 +82,44 @@ PROGRAMS: dict[str, Made | str] = {
     .select("w.end", "v"),
     "functions of batches": lambda o: o.select("k", "v").mapInPandas(one_more, "k string, v double"),
     "sub-query": "SELECT k, v FROM {o} WHERE k IN (SELECT k FROM names)",
+    "first rows": "SELECT concat(k, v), row_number() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM {o} "
+    "QUALIFY n <= 2",
+    "latest row": "SELECT k, v FROM {o} QUALIFY 1 = row_number() OVER (PARTITION BY upper(k) ORDER BY -id)",
+    "third row of all": lambda o: o.withColumn("n", F.row_number().over(Window.orderBy("id"))).where("n = 3 and n < 9")
+    .select("n", "v"),
+    "rank of sums": "SELECT k, n FROM (SELECT *, rank() OVER (PARTITION BY p ORDER BY s, k) AS n FROM (SELECT k, "
+    "id % 2 AS p, sum(v) AS s FROM {o} GROUP BY k, p)) WHERE n BETWEEN 1 AND 2 AND p = 1",
+    "groups": lambda o: o.groupBy("k", F.col("id") % 2).applyInPandas(sizes, "k string, n long"),
+    "groups in arrow": lambda o: o.select("v", "k").groupBy(F.upper("k").alias("u"), "k").applyInArrow(
+        lambda key, rows: pa.table({"u": [key[0].as_py()], "s": [pc.sum(rows["v"]).as_py()]}), "u string, s double"),
+    "cogroups": lambda o: o.groupBy(F.upper("k")).cogroup(names_of(o).groupBy(F.upper("k"))).applyInPandas(
+        lambda left, right: pd.DataFrame({"l": [len(left)], "r": [len(right)]}), "l long, r long"),
+    "keys that are carried": "SELECT cast(m AS string) || i, count(*) FROM (SELECT map(k, id % 2) AS m, "
+    "make_dt_interval(id % 2) AS i FROM {o}) GROUP BY m, i",
+    "intersect": "SELECT k, 'here' FROM {o} INTERSECT SELECT k, 'here' FROM names",
+    "except": lambda o: o.select("k", F.lit("a")).subtract(names_of(o).select("k", F.lit("a"))),
+    "a sample of all": lambda o: o.sample(1.0).sampleBy("k", {"a": 1.0, "b": 0.0}).select("k", "v"),
+    "a sample of none": "SELECT k, v FROM {o} TABLESAMPLE (0 PERCENT)",
+    "pivot of lists": lambda o: o.groupBy("k").pivot("id", [1, 2]).agg(F.collect_list("v")).select("k", "`2`"),
 }  # fmt: skip
+
+ENDING: dict[str, Made | str] = {
+    "sessions": lambda o: o.groupBy(F.session_window("at", "45 seconds").alias("w"), F.upper("k").alias("u"))
+    .agg(F.sum("v").alias("s")).select(F.concat("w.start", "u", "w.end"), "s"),
+    "sessions of all rows": lambda o: o.groupBy(F.session_window("at", "20 seconds")).count(),
+    "sessions as long as rows say": lambda o: o.groupBy("k", F.session_window("at", F.expr(
+        "CASE k WHEN 'a' THEN '100 seconds' WHEN 'b' THEN '0 seconds' ELSE '1 month' END")).alias("w")).count()
+    .select("w", F.concat("k", "count")),
+    "sessions in a column": lambda o: o.select("k", F.session_window("at", "95 seconds").alias("w")).where("k <> 'a'")
+    .groupBy("w").count(),
+    "sessions of windows": lambda o: o.groupBy(F.window("at", "1 minute"), "k").count()
+    .groupBy(F.session_window("window", "2 minutes")).agg(F.sum("count")),
+    "pivot": lambda o: o.groupBy(F.window("at", "3 minutes")).pivot("k", ["b", "a", "z"])
+    .agg(F.sum("v").alias("s"), F.max("id").alias("m")).select("window", F.concat_ws(" ", "b_s", "b_m", "a_m", "z_s")),
+    "pivot of structs": "SELECT at, first FROM (SELECT id, k, at, v FROM {o}) PIVOT (sum(v) FOR (id, k) IN ((4, 'b') "
+    "AS first, (5, 'b')))",
+}  # fmt: skip
+"""What comes out of groups that have ended: all have at the end of the input."""
 
 
 class Orders:
@@ -129,6 +175,20 @@ def test_rows_of_every_kind_of_node_are_those_of_spark(orders: Orders, tmp_path:
     assert orders.run(streams, tmp_path / "together", "update") == ordered([tuple(row) for row in tables.collect()])
 
 
+def test_groups_that_have_ended_are_those_of_spark(orders: Orders, tmp_path: Path) -> None:
+    orders.stream = orders.stream.withWatermark("at", "1 minute")
+    orders.stream.createOrReplaceTempView("orders")
+    timed = orders.stream.groupBy("k").transformWithStateInPandas(
+        Passed(), "at timestamp", "append", "eventTime", eventTimeColumnName="at"
+    )
+    of_counts = {"of a processor": timed.groupBy(F.window("at", "1 minute")).agg(F.count("*"))}
+    of_counts_expected = {"of a processor": orders.table.groupBy(F.window("at", "1 minute")).agg(F.count("*"))}
+    streams = together({name: orders.of_stream(made) for name, made in ENDING.items()} | of_counts)
+    tables = together({name: orders.of_table(made) for name, made in ENDING.items()} | of_counts_expected)
+    found = orders.run(streams, tmp_path / "ending", "append", **{"spark.ckpt.endOfInput.closeWindows": "true"})
+    assert found == ordered([tuple(row) for row in tables.collect()])
+
+
 def counted(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     n = sum(map(len, frames)) + (state.get[0] if state.exists else 0)
     state.update((n,))
@@ -139,6 +199,9 @@ class Counted(StatefulProcessor):
     def init(self, handle: Any) -> None:
         self.count = handle.getValueState("count", "n long")
 
+    def handleInitialState(self, key: Any, state: pd.DataFrame, timerValues: Any) -> None:
+        self.count.update((int(state["n"].iloc[0]),))
+
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         n = sum(map(len, rows)) + (self.count.get()[0] if self.count.exists() else 0)
         self.count.update((n,))
@@ -147,13 +210,46 @@ class Counted(StatefulProcessor):
     def close(self) -> None: ...
 
 
+class Passed(StatefulProcessor):
+    def init(self, handle: Any) -> None: ...
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+        yield from (frame[["at"]] for frame in rows)
+
+    def close(self) -> None: ...
+
+
 def test_functions_and_processors_keep_their_state_by_key(orders: Orders, tmp_path: Path) -> None:
     grouped = orders.stream.groupBy("k")
     one = grouped.applyInPandasWithState(counted, "key string, n long", "n long", "update", "NoTimeout")
     other = grouped.transformWithStateInPandas(Counted(), "key string, n long", "update", "None")
-    both = with_uid(one, "one").union(with_uid(other, "other"))
-    assert [o.uid for o in translated(orders.ckpt, both)._lineage.operators] == ["one", "other"]
-    assert orders.run(both, tmp_path / "functions", "update") == [(k, 4) for k in "aabbcc"]
+    before = orders.spark.createDataFrame([(100, "a"), (7, "z")], "n long, kept string").groupBy("kept")
+    third = grouped.transformWithStateInPandas(Counted(), "key string, n long", "update", "None", initialState=before)
+    all_three = with_uid(one, "one").union(with_uid(other, "other")).union(with_uid(third, "third"))
+    assert [o.uid for o in translated(orders.ckpt, all_three)._lineage.operators] == ["one", "other", "third"]
+    expected = ordered([(k, 4) for k in "aabbbccc"] + [("a", 104)])
+    assert orders.run(all_three, tmp_path / "functions", "update") == expected
+
+
+def kept(rows: pa.Table, state: pa.Table, _ctx: Any) -> tuple[pa.Table, pa.Table]:
+    n = pc.add(pc.fill_null(state["n"], 0), pa.array(np.bincount(rows["_key"].to_numpy(), minlength=len(state))))
+    return pa.table({"k": state["k"], "n": n}), pa.table({"n": n})
+
+
+def test_groups_have_the_operators_that_pyspark_has_not(orders: Orders, tmp_path: Path) -> None:
+    """Under their uids, and behind a view."""
+    grouped = orders.stream.where("k <> 'c'").groupBy("k")
+    topN(grouped, 2, F.col("v") * -1, rank="place").createOrReplaceTempView("best")
+    best = orders.spark.sql("SELECT k, concat(v, op, place) AS x FROM best")
+    running = aggregate(grouped, emit="rows", orderBy="id", total=agg.sum("id")).select("k", F.expr("string(total)"))
+    whole = with_uid(applyInArrowWithState(grouped, kept, "k string, n long", "n long"), "whole")
+    rows = best.union(running).union(whole.select("k", F.concat(F.lit("n "), "n")))
+    assert "whole" in [o.uid for o in translated(orders.ckpt, rows)._lineage.operators]
+    expected = [("a", "13.5+I1"), ("a", "9.0+I2"), ("b", "15.0+I1"), ("b", "10.5+I2"), ("a", "n 4"), ("b", "n 4")]
+    expected += [(k, str(total)) for k, totals in (("a", (0, 3, 9, 18)), ("b", (1, 5, 12, 22))) for total in totals]
+    assert orders.run(rows, tmp_path / "own", "append") == ordered(expected)
+    with pytest.raises(InvalidInputError, match=r"topN: the rows of operator 'aggregate' are updates.*mergeKeys"):
+        translated(orders.ckpt, topN(orders.stream.groupBy("k").count().groupBy(), 1, "count"))
 
 
 def test_a_uid_names_the_state_of_the_operator_wherever_its_rows_go(orders: Orders, tmp_path: Path) -> None:
@@ -190,6 +286,60 @@ def test_observed_metrics_are_of_data_rows(orders: Orders, tmp_path: Path) -> No
     found = [p.observedMetrics["seen"] for p in query.recentProgress if "seen" in p.observedMetrics]
     assert sum(row["n"] for row in found) == 12
     assert sum(row["s"] or 0 for row in found) == 99.0
+
+
+RANKED = {
+    "rows": "SELECT 'rows' AS q, k, id AS x, row_number() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM {o} "
+    "QUALIFY n < 3",
+    "sums": "SELECT 'sums' AS q, k, x, row_number() OVER (PARTITION BY k ORDER BY s DESC, x) AS n FROM (SELECT k, "
+    "id % 4 AS x, sum(v) AS s FROM {o} GROUP BY k, id % 4) QUALIFY n < 3",
+    "ranks": "SELECT 'ranks' AS q, 'all' AS k, x, dense_rank() OVER (ORDER BY s DESC, x) AS n FROM (SELECT id % 7 "
+    "AS x, sum(v) AS s FROM {o} GROUP BY x) QUALIFY n <= 3",
+}
+
+
+def test_rows_take_the_place_of_those_that_had_their_number(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], tmp_path: Path
+) -> None:
+    """Of rows, and of sums that rise and fall, in several batches."""
+    data = new_input("ranked", "id bigint, k string, v double")
+    for batch in range(3):
+        data.add(*((i, "ab"[i % 2], float(i * 37 % 101 - 40)) for i in range(batch * 9, batch * 9 + 9)))
+    options = {"path": str(data.folder), "fileFormat": "parquet", "maxFilesPerTrigger": "1", "discoveryInterval": "1ms"}
+    table = data.table(spark)
+    stream = stream_frame(source_stream(ckpt, SourceNode("files", options, table.schema, None), table.schema))
+    made: dict[str, DataFrame] = {}
+    for name, df in (("stream", stream), ("table", table)):
+        df.createOrReplaceTempView(name)
+        one, two, three = (spark.sql(text.format(o=name)) for text in RANKED.values())
+        made[name] = one.union(two).union(three)
+    writer = ckpt.writeStream(made["stream"]).format("memory").option("path", str(tmp_path / "o"))
+    writer = writer.option("mergeKeys", "q,k,n").outputMode("update").queryName("ranks").trigger(availableNow=True)
+    assert writer.start().awaitTermination(DEADLINE_S)
+    found = ordered([tuple(row.values()) for row in memory.read(str(tmp_path / "o")).to_pylist()])
+    assert found == ordered([tuple(row) for row in made["table"].collect()])
+
+
+REFUSED = {
+    "SELECT lag(v) OVER (PARTITION BY k ORDER BY at) FROM orders": r"lag\(v, 1, NULL\) .*transformWithState",
+    "SELECT k, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM orders": "WHERE n <= 3",
+    "SELECT k, v FROM orders QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) <= 2": "Select it among the columns",
+    "SELECT k, rank() OVER (PARTITION BY k ORDER BY v) AS n FROM orders QUALIFY n <= 2": r"write row_number\(\)",
+    "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM orders QUALIFY n < 3 AND v > 3": r"\(v > 3\)",
+    "SELECT *, row_number() OVER (PARTITION BY s > 3 ORDER BY s) AS n FROM (SELECT k, sum(v) AS s FROM orders GROUP BY "
+    "k) QUALIFY n = 1": r"PARTITION BY \(s > 3\): the rows are updates",
+    "SELECT *, row_number() OVER (ORDER BY s) AS n FROM (SELECT k, sum(v) AS s FROM orders GROUP BY k HAVING s > 3) "
+    "QUALIFY n = 1": r"\(s > 3\): of an update that it leaves out",
+    "SELECT k FROM orders INTERSECT ALL SELECT k FROM names": "Intersect All: .* write INTERSECT",
+    "SELECT k FROM names EXCEPT SELECT k FROM orders": "Except on a streaming DataFrame/Dataset on the right",
+    "SELECT k COLLATE UNICODE_CI AS c, count(*) FROM orders GROUP BY c": "key 'c' has type string collate UNICODE_CI",
+}
+
+
+def test_what_cannot_be_exact_is_refused_by_its_name(orders: Orders) -> None:
+    for text, said in REFUSED.items():
+        with pytest.raises(InvalidInputError, match=said):
+            translated(orders.ckpt, orders.spark.sql(text))
 
 
 def test_two_operators_of_one_uid_are_refused(orders: Orders) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import GroupedData
 from pyspark.sql.types import StructType
 
 from spark_ckpt.plan.analysed._leaves import source_stream, stream_frame
+from spark_ckpt.plan.analysed.grouped_methods import topN
 from spark_ckpt.plan.lineage import SourceNode
 from spark_ckpt.sinks import memory
 from tests.savepoints.programs import END, END_OF_SAVEPOINT, PROGRAMS, SCHEMA, Numbers, row, started, written
@@ -69,10 +71,13 @@ def of_top() -> list[tuple[str, int, int]]:
 
 
 @pytest.fixture(params=VERSIONS)
-def restored_by_plan(request: Any, spark: Any, ckpt: Any, tmp_path: Path) -> Callable[[str], list[dict[str, Any]]]:
+def restored_by_plan(
+    request: Any, spark: Any, ckpt: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], list[dict[str, Any]]]:
     """The same by Spark's plan of the program in plain PySpark."""
 
     def run(program: str) -> list[dict[str, Any]]:
+        monkeypatch.setattr(GroupedData, "topN", topN, raising=False)
         spark.conf.set("spark.sql.session.timeZone", "UTC")
         schema = StructType.fromDDL(SCHEMA)
         rows = stream_frame(source_stream(ckpt, SourceNode(Numbers, {"end": str(END)}, schema, None), schema))
@@ -125,7 +130,15 @@ def test_windows_and_joins_go_on_with_the_rows_that_waited(restored: Any) -> Non
 
 
 def test_a_top_n_goes_on_with_the_rows_it_kept(restored: Any) -> None:
-    # Each rank that changes comes out: what the memory sink then holds is right for every rank that it has.
-    found = {(r["k"], r["r"], r["v"]) for r in restored("top")}
+    check_top(restored("top"))
+
+
+def test_spark_s_plan_of_a_top_n_goes_on_with_them_too(restored_by_plan: Any) -> None:
+    check_top(restored_by_plan("top"))
+
+
+def check_top(rows: list[dict[str, Any]]) -> None:
+    """Each rank that changes comes out: what the memory sink then holds is right for every rank that it has."""
+    found = {(r["k"], r["r"], r["v"]) for r in rows}
     assert found
     assert found <= set(of_top())

@@ -6,9 +6,11 @@ accumulator of ours, and what stands around it a projection behind, under the id
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -19,6 +21,7 @@ from spark_ckpt.plan.aggregates import Split, split_found
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     attribute_id,
+    column_of,
     kind_of,
     named_as,
     new_attributes,
@@ -28,9 +31,13 @@ from spark_ckpt.plan.analysed._nodes import (
     relation,
     resolved,
     schema_of,
+    text_of,
+    type_of,
     under_id,
 )
+from spark_ckpt.plan.analysed._pivots import without_pivots
 from spark_ckpt.plan.analysed._row_by_row import python_step, step
+from spark_ckpt.plan.analysed._sessions import Session, in_sessions, session_among
 from spark_ckpt.plan.analysed._time_windows import (
     TimeWindow,
     Windowed,
@@ -41,16 +48,19 @@ from spark_ckpt.plan.analysed._time_windows import (
 )
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._uids import given_uid
+from spark_ckpt.plan.carried_keys import carried, given_back, is_carried
 from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, frame_of, java_class
 from spark_ckpt.plan.key_columns import Keys, stored_name
+from spark_ckpt.plan.key_types import check_key
 from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.runtime.windows import ShowWindows
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.kinds import Rules, in_any_order
+from spark_ckpt.state.aggregates.sessions import SessionAggregate
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 
 SparkDF = Any
@@ -85,6 +95,7 @@ class _Grouped:
     key_names: list[str]
     split: Split
     window: TimeWindow | None
+    session: Session | None
 
     @property
     def window_place(self) -> int:
@@ -93,14 +104,20 @@ class _Grouped:
         return next(i for i, key in enumerate(self.grouping) if self.window.is_column(key))
 
     @property
+    def reads(self) -> list[str]:
+        """The columns that aggregates read."""
+        return self.split.columns()
+
+    @property
     def specs(self) -> dict[str, AggSpec]:
         """Of keys alone, that the group is there is what is kept."""
         return self.split.specs or {free("rows_of_group", [*self.frame.columns, *self.key_names]): agg.count()}
 
 
 def aggregate(of: Translation, node: JavaObject) -> Rows:
-    grouped = _grouped(of, node)
+    grouped = _grouped(of, without_pivots(of, node))
     kept = _kept(of, grouped)
+    kept = _given_back(of, grouped, kept)
     return step(of, _shown(of, grouped, kept), kept)
 
 
@@ -109,36 +126,49 @@ def _grouped(of: Translation, node: JavaObject) -> _Grouped:
     names = own_names(schema_of(node.child()).names)
     frame = frame_of(relation([a.withName(n) for a, n in zip(before, names, strict=True)]), of.spark)
     grouping, results = seq_items(node.groupingExpressions()), seq_items(node.aggregateExpressions())
-    window = next((w for key in grouping if (w := window_of(node.child(), key)) is not None), None)
-    key_names = _key_names(grouping, results, names, window)
+    session = session_among(grouping)
+    windows = () if session is not None else (window_of(node.child(), key) for key in grouping)
+    window = next((w for w in windows if w is not None), None)
+    own = session.column if session is not None else None if window is None else window.column
+    key_names = _key_names(grouping, results, names, own)
+    for name, key in zip(key_names, grouping, strict=False):
+        check_key(T.StructField(name, type_of(key)))
     split = split_found(frame, NodeExpressions(frame, grouping, results), key_names)
-    return _Grouped(node, frame, grouping, key_names, split, window)
+    return _Grouped(node, frame, grouping, key_names, split, window, session)
 
 
 def _key_names(
-    grouping: list[JavaObject], results: list[JavaObject], columns: list[str], window: TimeWindow | None
+    grouping: list[JavaObject], results: list[JavaObject], columns: list[str], window: JavaObject | None
 ) -> list[str]:
     """What each key is called in the state: the column's name, or what Spark calls the expression. A window is called
     as the result that shows it."""
     names: list[str] = []
     for key in grouping:
-        is_column = kind_of(key) == "AttributeReference" and not (window is not None and window.is_column(key))
+        is_window = window is not None and kind_of(key) == "AttributeReference" and _same(key, window)
+        is_column = kind_of(key) == "AttributeReference" and not is_window
         name = str(key.name()) if is_column else _shown_name(key, results)
         taken = names if is_column else [*names, *columns]
         own = stored_name(name)
+        taken = [t for t in taken if not is_window or t != str(key.name())]
         names.append(own if own.lower() not in {t.lower() for t in taken} else free(f"{own}_key", taken))
     return names or [ALL_ROWS]
+
+
+def _same(one: JavaObject, other: JavaObject) -> bool:
+    return attribute_id(one) == attribute_id(other)
 
 
 def _shown_name(key: JavaObject, results: list[JavaObject]) -> str:
     """As the result that is the key alone is called; else Spark's text of it."""
     same = (r for r in results if kind_of(r) == "Alias" and r.child().semanticEquals(key))
     found = next(same, None)
-    return str(key.sql() if found is None else found.name())
+    return text_of(key) if found is None else str(found.name())
 
 
 def _kept(of: Translation, grouped: _Grouped) -> Rows:
     """The operator's keys and aggregates, under ids of their own."""
+    if grouped.session is not None:
+        return _kept_sessions(of, grouped, grouped.session)
     window = None if grouped.window is None else _windowed(of, grouped, grouped.window)
     rows = of.rows(grouped.node.child()) if window is None else window.rows
     names = list(grouped.key_names)
@@ -149,12 +179,44 @@ def _kept(of: Translation, grouped: _Grouped) -> Rows:
     read = step(of, _read(grouped, rows, dict(zip(names, keys, strict=True))), rows)
     by = _keys(names, read)
     function = _function(of, grouped, by, read, window)
-    upstream = Upstream(read.recipe, read.lineage, read.schema, lambda ctx: ctx.chain(read.recipe))
     mode = None if isinstance(function, WindowedAggregate) else "update"
-    inputs = [f.name for f in read.schema.fields if f.name in grouped.split.columns()]
-    made = keyed_rows(upstream, given_uid(of, grouped.node), function, inputs, by, mode)
-    kept = Rows(made.recipe, made.lineage, new_attributes(made.schema), made.schema)
+    kept = _operator(of, grouped, read, function, by, grouped.reads, mode)
     return kept if window is None else _with_shown(kept, names[grouped.window_place], grouped, window)
+
+
+def _operator(
+    of: Translation,
+    grouped: _Grouped,
+    read: Rows,
+    function: AggregateFunction,
+    by: Keys,
+    wanted: Sequence[str],
+    mode: str | None,
+) -> Rows:
+    upstream = Upstream(read.recipe, read.lineage, read.schema, lambda ctx: ctx.chain(read.recipe))
+    inputs = [f.name for f in read.schema.fields if f.name in wanted]
+    made = keyed_rows(upstream, given_uid(of, grouped.node), function, inputs, by, mode)
+    return Rows(made.recipe, made.lineage, new_attributes(made.schema), made.schema)
+
+
+def _kept_sessions(of: Translation, grouped: _Grouped, session: Session) -> Rows:
+    """Sessions are no key: the operator merges them. In update mode there are none, and without a watermark none
+    ends."""
+    place, name = session.place, grouped.key_names[session.place]
+    found = in_sessions(of, grouped.node.child(), session, name)
+    names = [n for i, n in enumerate(grouped.key_names) if i != place] or [ALL_ROWS]
+    others = [k for i, k in enumerate(grouped.grouping) if i != place] or resolved(grouped.frame, [F.lit(0)])
+    keys = dict(zip(names, others, strict=True))
+    read = step(of, _read(grouped, found.rows, {**keys, **found.attributes()}), found.rows)
+    by, wanted = _keys(names, read), [*grouped.reads, found.start, found.end]
+    function = SessionAggregate(
+        arrow_schema(by.schema), _inputs(grouped, read), grouped.specs,
+        start=found.start, end=found.end, rules=rules_of(of.spark),
+    )  # fmt: skip
+    ends = session.event_time and bool(read.lineage.watermarks)
+    kept = _operator(of, grouped, read, function, by, wanted, "append" if ends else "complete")
+    show, schema = session.shown(found.start, found.end, name, kept.schema)
+    return python_step(kept, show, new_attributes(schema), schema)
 
 
 def _windowed(of: Translation, grouped: _Grouped, window: TimeWindow) -> Windowed:
@@ -170,9 +232,7 @@ def _windowed(of: Translation, grouped: _Grouped, window: TimeWindow) -> Windowe
 
 
 def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, window: Windowed | None) -> AggregateFunction:
-    inputs = T.StructType([f for f in read.schema.fields if f.name in grouped.split.columns()])
-    rules = Rules(**{name: of.spark.conf.get(conf).lower() == "true" for name, conf in _RULES.items()})
-    by, rows = arrow_schema(keys.schema), arrow_schema(inputs)
+    by, rows, rules = arrow_schema(keys.schema), _inputs(grouped, read), rules_of(of.spark)
     if window is not None:
         key = f"{grouped.key_names[grouped.window_place]}_start"
         size, windows = window.window.size, {key: window.window.size.text}
@@ -188,14 +248,39 @@ def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, window
     return AggregateFunction(by, rows, grouped.specs, rules=rules, over_everything=not grouped.grouping)
 
 
+def _inputs(grouped: _Grouped, read: Rows) -> pa.Schema:
+    return arrow_schema(T.StructType([f for f in read.schema.fields if f.name in grouped.reads]))
+
+
+def rules_of(spark: Any) -> Rules:
+    return Rules(**{name: spark.conf.get(conf).lower() == "true" for name, conf in _RULES.items()})
+
+
 def _read(grouped: _Grouped, rows: Rows, keys: dict[str, JavaObject]) -> JavaObject:
     """The projection in front of the operator: keys, and what aggregates read, under the names of the state."""
     by_name = dict(zip(grouped.frame.columns, output_of(grouped.node.child()), strict=True))
     names = list(grouped.split.computed)
     computed = dict(zip(names, resolved(grouped.frame, [grouped.split.computed[n] for n in names]), strict=True))
-    read = {name: computed[name] if name in computed else by_name[name] for name in grouped.split.columns()}
-    listed = {**read, **keys}
+    read = {name: computed[name] if name in computed else by_name[name] for name in grouped.reads}
+    listed = {**read, **{name: _as_kept(grouped, key) for name, key in keys.items()}}
     return project([named_as(e, name) for name, e in listed.items()], relation(rows.attributes))
+
+
+def _as_kept(grouped: _Grouped, key: JavaObject) -> JavaObject:
+    """A key, as another type where no state table has its own."""
+    kind = type_of(key)
+    return resolved(grouped.frame, [carried(column_of(key), kind)])[0] if is_carried(kind) else key
+
+
+def _given_back(of: Translation, grouped: _Grouped, kept: Rows) -> Rows:
+    """``kept``, with its keys as they were."""
+    kinds = dict(zip(grouped.key_names, map(type_of, grouped.grouping), strict=False))
+    if not any(map(is_carried, kinds.values())):
+        return kept
+    columns = [given_back(column_of(a), kinds.get(str(a.name()), T.NullType())) for a in kept.attributes]
+    made = resolved(frame_of(relation(kept.attributes), of.spark), columns)
+    named = [named_as(e, str(a.name())) for e, a in zip(made, kept.attributes, strict=True)]
+    return step(of, project(named, relation(kept.attributes)), kept)
 
 
 def _keys(names: list[str], read: Rows) -> Keys:

@@ -3,18 +3,21 @@ Spark."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.analysed._nodes import Rows, kind_of, output_of, schema_of, with_own_names
+from spark_ckpt.plan.analysed._initial_rows import with_initial_rows
+from spark_ckpt.plan.analysed._nodes import Rows, attribute_id, output_of, schema_of, with_own_names
 from spark_ckpt.plan.analysed._python_functions import function_of
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._uids import given_uid
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
+from spark_ckpt.plan.key_types import check_key_of_function
 from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan.processor_variables import variables_of
 from spark_ckpt.plan.session_confs import pandas_options
@@ -22,6 +25,7 @@ from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
+from spark_ckpt.state.processors.declared import INITIAL
 from spark_ckpt.state.processors.function import ProcessorFunction
 
 JavaObject = Any
@@ -52,34 +56,41 @@ def function_with_state(of: Translation, node: JavaObject) -> Rows:
         has_watermark=bool(rows.lineage.watermarks),
         options=pandas_options(conf),
     )
-    return _operator(of, node, rows, function, keys)
+    return _operator(node, rows, function, keys, given_uid(of, node), rows.schema.names)
 
 
 def processor(of: Translation, node: JavaObject) -> Rows:
     """``transformWithState`` and ``transformWithStateInPandas``."""
-    if node.hasInitialState():
-        raise InvalidInputError(f"{kind_of(node)}: initialState is not translated yet")
-    grouped, count = node.child(), int(node.groupingAttributesLen())
+    grouped, count, uid = node.child(), int(node.groupingAttributesLen()), given_uid(of, node)
     rows = with_own_names(of.rows(grouped.child()))  # Spark's projection has the keys once more in front
-    keys = _keys(rows, list(output_of(grouped))[:count], [])
-    pandas = str(node.userFacingDataType().toString()) == "pandas"
+    columns, keys = rows.schema.names, _keys(rows, list(output_of(grouped))[:count], [])
+    pandas, initial = str(node.userFacingDataType().toString()) == "pandas", bool(node.hasInitialState())
     user, mode = _processor_of(node), _TIME_MODES[str(node.timeMode().toString())]
     output, conf = schema_of(node), of.spark.conf
     function = ProcessorFunction(
         user,
         variables_of(user, mode, keys.schema.names),
         arrow_schema(keys.schema),
-        arrow_columns(rows.schema, rows.schema.names),
+        arrow_columns(rows.schema, columns),
         arrow_schema(output),
         output_struct=output.json(),
         time_mode=mode,
         pandas=pandas,
         session_timezone=conf.get(_ZONE),
         options=pandas_options(conf),
-        initial=False,
-        output_time=None,
+        initial=initial,
+        output_time=next((str(a.name()) for a in output_of(node) if attribute_id(a) in of.output_times), None),
     )
-    return _operator(of, node, rows, function, keys)
+    if initial:
+        state = frame_of(node.initialState(), of.spark)
+        rows = with_initial_rows(rows, keys, state, int(node.initGroupingAttrsLen()), uid)
+    return _operator(node, rows, function, keys, uid, [*columns, *([INITIAL] if initial else [])])
+
+
+def output_times(of: Translation, node: JavaObject) -> Rows:
+    """``UpdateEventTimeWatermarkColumn``: which column of what a processor puts out is the event time behind it."""
+    of.output_times.add(attribute_id(node.eventTime()))
+    return replace(of.rows(node.child()), attributes=output_of(node), schema=schema_of(node))
 
 
 def _processor_of(node: JavaObject) -> Any:
@@ -90,13 +101,17 @@ def _processor_of(node: JavaObject) -> Any:
 def _keys(rows: Rows, grouping: list[JavaObject], state: list[str]) -> Keys:
     """Spark's keys of functions are columns of the rows."""
     fields = [rows.schema.fields[rows.place(key)] for key in grouping]
+    for f in fields:
+        check_key_of_function(f)
     names = [f.name for f in fields]
     kept = T.StructType([T.StructField(f.name, f.dataType, True) for f in fields])
     return Keys({n: F.col(quoted(n)) for n in names}, kept, frozenset(names)).named_for(rows.schema.names, state)
 
 
-def _operator(of: Translation, node: JavaObject, rows: Rows, function: StateFunction, keys: Keys) -> Rows:
+def _operator(
+    node: JavaObject, rows: Rows, function: StateFunction, keys: Keys, uid: str | None, columns: list[str]
+) -> Rows:
     upstream = Upstream(rows.recipe, rows.lineage, rows.schema, lambda ctx: ctx.chain(rows.recipe))
     mode = str(node.outputMode().toString()).lower()
-    made = keyed_rows(upstream, given_uid(of, node), function, rows.schema.names, keys, mode)
+    made = keyed_rows(upstream, uid, function, columns, keys, mode)
     return Rows(made.recipe, made.lineage, output_of(node), made.schema)

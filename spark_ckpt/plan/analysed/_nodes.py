@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import free
-from spark_ckpt.plan.java_classes import CATALYST, OPTION, java_class, to_seq
+from spark_ckpt.plan.java_classes import CATALYST, EXPRESSION_UTILS, OPTION, java_class, to_seq
 from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.udf_plan import items_of, seq_items
 from spark_ckpt.runtime.operations import Renamed
@@ -60,7 +60,10 @@ def own_names(names: Iterable[str]) -> list[str]:
 
 def with_own_names(rows: Rows) -> Rows:
     """``rows``, a second column of a name under a name of its own: operators and their state go by names."""
-    names = own_names(rows.schema.names)
+    return with_names(rows, own_names(rows.schema.names))
+
+
+def with_names(rows: Rows, names: list[str]) -> Rows:
     if names == rows.schema.names:
         return rows
     fields = [T.StructField(n, f.dataType, True, f.metadata) for n, f in zip(names, rows.schema.fields, strict=True)]
@@ -104,6 +107,18 @@ def schema_of(node: JavaObject) -> T.StructType:
     found = T._parse_datatype_json_string(node.schema().json())
     assert isinstance(found, T.StructType)
     return found
+
+
+def fields_of(attributes: Iterable[JavaObject]) -> list[T.StructField]:
+    """The names, types and metadata of ``attributes``."""
+    return list(schema_of(relation(attributes)).fields)
+
+
+def parts_of(condition: JavaObject) -> list[JavaObject]:
+    """What it says all of."""
+    if kind_of(condition) != "And":
+        return [condition]
+    return [part for child in items_of(condition.children()) for part in parts_of(child)]
 
 
 def walk(node: JavaObject) -> Iterator[JavaObject]:
@@ -171,6 +186,22 @@ def resolved(df: SparkDF, columns: Sequence[Column]) -> list[JavaObject]:
 
 def expression_class(name: str) -> Any:
     return java_class(f"{_EXPRESSIONS}.{name}")
+
+
+def text_of(expression: JavaObject) -> str:
+    """As Spark calls a result without a name: columns without the relations that they are of."""
+    return str(getattr(java_class(f"{CATALYST}.util.package$"), "MODULE$").toPrettySQL(expression, False))
+
+
+def type_of(expression: JavaObject) -> T.DataType:
+    return T._parse_datatype_json_string(expression.dataType().json())
+
+
+def column_of(expression: JavaObject) -> Column:
+    """``expression`` for PySpark's functions."""
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    return ClassicColumn(java_class(EXPRESSION_UTILS).column(expression))
 
 
 def null_of(expression: JavaObject) -> JavaObject:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_ckpt.plan.analysed._nodes import named_as, project, relation
 from spark_ckpt.plan.java_classes import CATALYST, java_class
+from spark_ckpt.plan.udf_plan import items_of
 
 JavaObject = Any
 
@@ -32,13 +34,20 @@ def _has(plan: JavaObject, pattern: str) -> bool:
     return bool(plan.containsPattern(getattr(java_class(f"{CATALYST}.trees.TreePattern"), pattern)()))
 
 
+def folded(constants: list[JavaObject]) -> list[JavaObject]:
+    """The literals that they are."""
+    plan = project([named_as(constant, "c") for constant in constants], relation([]))
+    return [e.child() for e in items_of(applied("ConstantFolding", plan).projectList())]
+
+
 def _until_stable(rule: str, plan: JavaObject) -> JavaObject:
     while True:
-        done = _applied(rule, plan)
+        done = applied(rule, plan)
         if done.fastEquals(plan):
             return plan
         plan = done
 
 
-def _applied(rule: str, plan: JavaObject) -> JavaObject:
+def applied(rule: str, plan: JavaObject) -> JavaObject:
+    """What a rule of the optimizer makes of ``plan``."""
     return java_class(f"{_OPTIMIZER}.{rule}").apply(plan)

@@ -14,6 +14,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     attribute_id,
+    fields_of,
     kind_of,
     named_as,
     new_attributes,
@@ -95,7 +96,7 @@ def window_of(below: JavaObject, key: JavaObject) -> TimeWindow | None:
     for node in walk(below):
         found = time_window(node)
         if found is not None and found.is_column(wanted):
-            return replace(found, column=key, field=_field_of(key))
+            return replace(found, column=key, field=fields_of([key])[0])
         wanted = _defined_by(node, wanted)
     raise InvalidInputError(
         f"{key.name()}: expected a column of F.window(...) among the keys, found one that is marked as a window, "
@@ -132,11 +133,6 @@ def _defined_by(node: JavaObject, wanted: JavaObject) -> JavaObject:
     return wanted
 
 
-def _field_of(attribute: JavaObject) -> T.StructField:
-    (found,) = schema_of(relation([attribute])).fields
-    return found
-
-
 def _is_noted(named: JavaObject) -> bool:
     return bool(named.metadata().contains(_NOTE))
 
@@ -147,16 +143,16 @@ def _is_window(e: JavaObject) -> bool:
 
 def _read(node: JavaObject, column: JavaObject, struct: JavaObject) -> TimeWindow:
     """``end`` of the struct is ``time - (time - start) mod slide - 0 + size``, as ``TimeWindowing`` writes it."""
-    end, size = items_of(_inner(seq_items(struct.children())[3]).children())
+    end, size = items_of(inner(seq_items(struct.children())[3]).children())
     newest, _back = seq_items(end.children())
     time, into = seq_items(newest.children())
     since, slide = items_of(items_of(seq_items(into.children())[0].children())[0].children())
     start = seq_items(since.children())[1]
     sizes = WindowSize(int(size.value()), int(slide.value()), int(start.value()))
-    return TimeWindow(node, column, _inner(time), sizes, _field_of(column))
+    return TimeWindow(node, column, inner(time), sizes, fields_of([column])[0])
 
 
-def _inner(e: JavaObject) -> JavaObject:
+def inner(e: JavaObject) -> JavaObject:
     """What Spark converts to microseconds and back."""
     while kind_of(e) in ("KnownNullable", "PreciseTimestampConversion"):
         e = e.child()
@@ -166,7 +162,7 @@ def _inner(e: JavaObject) -> JavaObject:
 def windowed(of: Translation, window: TimeWindow, name: str, newest: bool = False) -> Windowed:
     """The rows of the node's child, each once for each of its windows, or for the ``newest`` of them. ``name`` is what
     the window is called in the state."""
-    rows, time = _with_time(of, window, with_own_names(of.rows(window.node.child())))
+    rows, time = with_time(of, window.time, with_own_names(of.rows(window.node.child())), "window_time")
     names = rows.schema.names
     shown, key = free(name, names), free(f"{name}_start", [*names, name])
     fields = [
@@ -190,13 +186,13 @@ def with_starts(rows: Rows, window: TimeWindow, name: str) -> Windowed:
     return Windowed(python_step(named, TakeStarts(shown, key), [*named.attributes, start], schema), start, window)
 
 
-def _with_time(of: Translation, window: TimeWindow, rows: Rows) -> tuple[Rows, str]:
-    """The rows, and the column of the time, which may have to be computed."""
-    if kind_of(window.time) == "AttributeReference":
-        return rows, rows.schema.names[rows.place(window.time)]
-    name = free("window_time", rows.schema.names)
-    listed: Sequence[JavaObject] = [*rows.attributes, named_as(window.time, name)]
-    return step(of, project(listed, relation(rows.attributes)), rows), name
+def with_time(of: Translation, time: JavaObject, rows: Rows, name: str) -> tuple[Rows, str]:
+    """The rows, and the column of ``time``, which may have to be computed: ``name`` is what it is called then."""
+    if kind_of(time) == "AttributeReference":
+        return rows, rows.schema.names[rows.place(time)]
+    own = free(name, rows.schema.names)
+    listed: Sequence[JavaObject] = [*rows.attributes, named_as(time, own)]
+    return step(of, project(listed, relation(rows.attributes)), rows), own
 
 
 def assigned(of: Translation, window: TimeWindow) -> Rows:

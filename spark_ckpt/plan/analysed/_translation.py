@@ -20,6 +20,12 @@ class Translation(ABC):
         self.session, self.spark = session, session.spark
         self.control = ControlColumns(*control_attributes())
         self.uses_of_uids: Counter[tuple[str, str]] = Counter()
+        self.first_rows: dict[int, int] = {}
+        """Numbers of rows, by their ids: how many a filter lets through."""
+        self.numbers: dict[int, str] = {}
+        """Those that have to come out, and what they are called."""
+        self.output_times: set[int] = set()
+        """Columns that a processor puts out, by their ids, which are event times."""
 
     @cached_property
     def control_ids(self) -> list[int]:

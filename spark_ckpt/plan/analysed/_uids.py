@@ -20,6 +20,8 @@ SparkDF = Any
 JavaObject = Any
 
 _TAG = "spark_ckpt.uid"
+OWN = "spark_ckpt.method"
+"""The tag of a node that stands for a method of ours."""
 _calls = count()
 """A tag has the number of its call of ``uid``: it tells two copies of one node from two operators of one uid."""
 _NAMES_COLUMNS = ("Project", "SubqueryAlias")
@@ -58,5 +60,14 @@ def given_uid(of: Translation, node: JavaObject) -> str | None:
     return uid if not copies else f"{uid}-{copies + 1}"
 
 
+def name_below(node: JavaObject, below: JavaObject, part: str) -> None:
+    """An operator that Spark's plan has as two: ``below``, the other one, has the uid of ``node`` with ``part`` behind
+    it."""
+    found = tag_of(node, _TAG)
+    if found is not None:
+        uid, call = found.rsplit(" ", 1)
+        tag(below, _TAG, f"{uid}-{part} {call}")
+
+
 def is_operator(node: JavaObject) -> bool:
-    return entry_of(kind_of(node)).how is How.OPERATOR
+    return entry_of(kind_of(node)).how is How.OPERATOR or tag_of(node, OWN) is not None

@@ -42,7 +42,7 @@ class Entry:
 
 LEDGER = (
     Entry(("Project",), How.ROW_BY_ROW, "projection", "columns are computed for data rows only; windows in Arrow"),
-    Entry(("Filter",), How.ROW_BY_ROW, "row by row", "control rows pass"),
+    Entry(("Filter",), How.ROW_BY_ROW, "filter", "control rows pass; of a number of rows it says how many are kept"),
     Entry(("Generate",), How.ROW_BY_ROW, "row by row", "data rows are multiplied, control rows come once"),
     Entry(
         ("Repartition", "RepartitionByExpression", "RebalancePartitions"),
@@ -57,6 +57,13 @@ LEDGER = (
         "columns are known by their ids",
     ),
     Entry(("EventTimeWatermark",), How.ROW_BY_ROW, "watermark", "rows are numbered with their watermark's stream"),
+    Entry(
+        ("UpdateEventTimeWatermarkColumn",),
+        How.ROW_BY_ROW,
+        "output times",
+        "the event time of what a processor puts out",
+    ),
+    Entry(("Sample",), How.ROW_BY_ROW, "sample", "rows are drawn anew with each batch"),
     Entry(("Expand",), How.ROW_BY_ROW, "expand", "grouping sets, UNPIVOT, windows; control rows come once"),
     Entry(("Join",), How.ROW_BY_ROW, "join", "a stream with a table; two streams not yet"),
     Entry(("MapInArrow", "MapInPandas"), How.ROW_BY_ROW, "map rows", "the function sees data rows only"),
@@ -66,22 +73,34 @@ LEDGER = (
     Entry(("LocalLimit",), How.NAMES, "limit", "Spark puts it under `GlobalLimit`"),
     Entry(("FlatMapGroupsInPandasWithState",), How.OPERATOR, "function with state", "`applyInPandasWithState`"),
     Entry(("TransformWithStateInPySpark",), How.OPERATOR, "processor", "a table for each state variable"),
+    Entry(
+        ("FlatMapGroupsInPandas", "FlatMapGroupsInArrow"),
+        How.ROW_BY_ROW,
+        "batch groups",
+        "`applyInPandas`, `applyInArrow`: the groups of a batch; the function sees data rows only",
+    ),
+    Entry(
+        ("FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow"),
+        How.ROW_BY_ROW,
+        "batch cogroups",
+        "the groups that two streams, or a stream and a table, have in a batch",
+    ),
     Entry(("Union",), How.ROW_BY_ROW, "union", "the barriers of all sides are aligned behind it"),
     Entry(("Aggregate",), How.OPERATOR, "aggregate", "keyed state under `uid(...)`"),
     Entry(("Deduplicate", "DeduplicateWithinWatermark", "Distinct"), How.OPERATOR, "deduplicate", "keeps keys"),
+    Entry(
+        ("Window",),
+        How.OPERATOR,
+        "ranks",
+        "`row_number()`, `rank()` and `dense_rank()` that are filtered to the first rows of each key",
+    ),
     # --- what rules of Spark's write as others
     Entry(("WithCTE", "CTERelationDef", "CTERelationRef"), How.RULE, "InlineCTE", "each use of a WITH is built anew"),
-    Entry(("Intersect", "Except"), How.NOT_YET, "set operation", "rules of Spark's write them as joins"),
-    # --- what today's methods have
-    Entry(("UpdateEventTimeWatermarkColumn",), How.NOT_YET, "watermark"),
-    Entry(("LateralJoin",), How.NOT_YET, "lateral join"),
-    Entry(("Window", "WindowGroupLimit"), How.NOT_YET, "top n"),
     Entry(
-        ("FlatMapGroupsInPandas", "FlatMapGroupsInArrow", "FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow"),
-        How.NOT_YET,
-        "batch groups",
+        ("Intersect", "Except"), How.OPERATOR, "set operation", "a rule of Spark's writes it as a join of distinct rows"
     ),
-    Entry(("Sample",), How.NOT_YET, "sample"),
+    # --- what today's methods have
+    Entry(("LateralJoin",), How.NOT_YET, "lateral join"),
     # --- where rows begin
     Entry(
         ("StreamingRelationV2", "StreamingRelation"),
@@ -263,6 +282,7 @@ LEDGER = (
             "StreamingExecutionRelation",
             "StreamingDataSourceV2Relation",
             "StreamingDataSourceV2ScanRelation",
+            "WindowGroupLimit",
         ),
         How.ABSENT,
         says="the optimizer or the execution makes it, behind the analysis",

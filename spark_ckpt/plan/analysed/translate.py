@@ -12,10 +12,11 @@ from pyspark.sql.types import StructType
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._build import name_operators, name_sources
 from spark_ckpt.plan.analysed._aggregates import aggregate
+from spark_ckpt.plan.analysed._batch_groups import batch_cogroups, batch_groups
 from spark_ckpt.plan.analysed._duplicates import deduplicate
 from spark_ckpt.plan.analysed._event_times import watermark
 from spark_ckpt.plan.analysed._expands import expand
-from spark_ckpt.plan.analysed._keyed_functions import function_with_state, processor
+from spark_ckpt.plan.analysed._keyed_functions import function_with_state, output_times, processor
 from spark_ckpt.plan.analysed._metrics import metrics
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
@@ -24,8 +25,11 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._ordered import limit, sort
 from spark_ckpt.plan.analysed._python_functions import map_rows
+from spark_ckpt.plan.analysed._ranks import check_numbers_stay, filtered, ranked
 from spark_ckpt.plan.analysed._row_by_row import names_only, row_by_row
 from spark_ckpt.plan.analysed._rules import in_stream_form
+from spark_ckpt.plan.analysed._samples import sample
+from spark_ckpt.plan.analysed._sets import set_operation
 from spark_ckpt.plan.analysed._spark_leaves import spark_stream
 from spark_ckpt.plan.analysed._static_joins import join
 from spark_ckpt.plan.analysed._streams_of_plan import StreamsOfPlan, streams_in
@@ -81,6 +85,7 @@ def translated(session: Any, df: SparkDF) -> Translated:
     plan = in_stream_form(analysed(df))
     walk = Walk(session, streams_in(plan))
     rows = walk.rows(plan)
+    check_numbers_stay(walk, plan)
     return Translated(session, rows.recipe, rows.lineage, nullable(rows.schema), walk.steps[0])
 
 
@@ -127,14 +132,21 @@ HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
     "spark stream": spark_stream,
     "names only": names_only,
     "aggregate": aggregate,
+    "batch cogroups": batch_cogroups,
+    "batch groups": batch_groups,
     "deduplicate": deduplicate,
     "expand": expansion,
+    "filter": filtered,
     "function with state": function_with_state,
     "join": join,
     "limit": limit,
     "map rows": map_rows,
     "metrics": metrics,
+    "output times": output_times,
     "processor": processor,
+    "ranks": ranked,
+    "sample": sample,
+    "set operation": set_operation,
     "union": union,
     "watermark": watermark,
 }

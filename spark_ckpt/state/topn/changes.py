@@ -17,7 +17,8 @@ _KINDS = [DELETE, UPDATE_BEFORE, INSERT, UPDATE_AFTER]
 
 @dataclass(frozen=True)
 class Changes:
-    """``columns`` of a row come out, behind them its ``rank``, from 1, if that has a name, and the kind of change.
+    """``columns`` of a row come out, behind them its ``rank``, from 1, if that has a name, and the kind of ``change``.
+    Without a name for that, only what is there now comes out, for who finds by rank what it takes the place of.
 
     All that is not there any more stands in front of all that is: whatever columns a sink merges by, what it meets last
     of a key is what is there.
@@ -25,12 +26,13 @@ class Changes:
 
     columns: pa.Schema
     rank: str | None
-    change: str
+    change: str | None
 
     @property
     def schema(self) -> pa.Schema:
         rank = [] if self.rank is None else [pa.field(self.rank, pa.int32())]
-        return pa.schema([*self.columns, *rank, pa.field(self.change, pa.string())])
+        change = [] if self.change is None else [pa.field(self.change, pa.string())]
+        return pa.schema([*self.columns, *rank, *change])
 
     def rows(self, rows: TopRows, before: Ordered, after: Ordered, identity: Rows | None = None) -> pa.Table:
         """From ``before`` to ``after``, each the first rows of all keys, by number.
@@ -42,6 +44,8 @@ class Changes:
         _, at_was, at_now = np.intersect1d(was, now, assume_unique=True, return_indices=True)
         same = before.rows[at_was] == after.rows[at_now]
         gone, come = _kinds(len(was), at_was, same, 0), _kinds(len(now), at_now, same, 2)
+        if self.change is None:
+            gone = np.full(len(was), -1)
         return self._table(rows.table, _only(before, gone), _only(after, come), gone[gone >= 0], come[come >= 0])
 
     def _ids(self, rows: TopRows, some: Ordered, identity: Rows | None) -> Rows:
@@ -54,7 +58,8 @@ class Changes:
         columns = list(which.columns)
         if self.rank is not None:
             columns.append(pa.array((np.concatenate([gone.place, come.place]) + 1).astype(np.int32)))
-        columns.append(pa.array(_KINDS).take(pa.array(np.concatenate(kinds))))
+        if self.change is not None:
+            columns.append(pa.array(_KINDS).take(pa.array(np.concatenate(kinds))))
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 

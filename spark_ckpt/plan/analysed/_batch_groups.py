@@ -1,0 +1,176 @@
+"""``FlatMapGroupsInPandas``, ``FlatMapGroupsInArrow`` and those of cogroups: a user's function of the groups of a
+batch, without state. Driver; classic Spark.
+
+Spark groups by the user's keys, the epoch and the control column, and calls the function; what it calls lets control
+rows pass (:mod:`spark_ckpt.runtime.batch_groups`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.util import PythonEvalType
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.analysed._nodes import (
+    Rows,
+    attribute_id,
+    kind_of,
+    named_as,
+    output_of,
+    project,
+    relation,
+    schema_of,
+)
+from spark_ckpt.plan.analysed._own_operators import own_operator
+from spark_ckpt.plan.analysed._python_functions import function_of
+from spark_ckpt.plan.analysed._row_by_row import step
+from spark_ckpt.plan.analysed._tags import tag_of
+from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._uids import OWN
+from spark_ckpt.plan.batch_epochs import with_epochs, with_true_epochs
+from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.columns import quoted, refuse_reserved
+from spark_ckpt.plan.event_time import kept_by_name
+from spark_ckpt.plan.java_classes import frame_of
+from spark_ckpt.plan.lineage import Lineage
+from spark_ckpt.plan.session_confs import pandas_options
+from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.runtime.batch_groups import BY, Form, Frames, Tables, around_both_sides, around_control_rows
+from spark_ckpt.runtime.stateless import with_control
+from spark_ckpt.types import CTL, STREAM_MASK, TAG
+
+SparkDF = Any
+JavaObject = Any
+
+_LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
+_PORTIONS = (PythonEvalType.SQL_GROUPED_MAP_PANDAS_ITER_UDF, PythonEvalType.SQL_GROUPED_MAP_ARROW_ITER_UDF)
+
+
+def batch_groups(of: Translation, node: JavaObject) -> Rows:
+    """Where a barrier lies within a batch, the rows in front of it and those behind it are groups of their own."""
+    if tag_of(node, OWN) is not None:
+        return own_operator(of, node)
+    side = _stream_side(of, node.child(), len(items_of(node.groupingAttributes())))
+    rows = side.rows
+    out = with_control(kept_by_name(schema_of(node), rows.schema))
+    portions = int(node.functionExpr().evalType()) in _PORTIONS
+    called = around_control_rows(function_of(node), _form(of, node, out), portions)
+    meet = _have_to_meet(rows.lineage)
+
+    def make(ctx: Any) -> Chain:
+        return Chain(getattr(side.grouped(ctx, meet), _method(node))(called, out), out)
+
+    places = (*rows.lineage.places, f"{kind_of(node)}: in Spark: it looks at all rows of a group")
+    lineage = replace(rows.lineage, places=places)
+    return Rows(Recipe(make, (rows.recipe,)), lineage, output_of(node), T.StructType(out.fields[:-2]))
+
+
+def batch_cogroups(of: Translation, node: JavaObject) -> Rows:
+    """Rows of different epochs do not meet; those of a table meet those of each epoch. Event times end here."""
+    if not node.left().isStreaming():
+        raise InvalidInputError(
+            "cogroup of a static DataFrame's groups with those of a stream: call it of the stream, as in "
+            'stream.groupBy("k").cogroup(static.groupBy("k")); its function gets the stream\'s rows first'
+        )
+    static = not node.right().isStreaming()
+    left = _stream_side(of, node.left(), int(node.leftGroupingLen()))
+    count = int(node.rightGroupingLen())
+    right = _table_side(of, node.right(), count) if static else _stream_side(of, node.right(), count)
+    out = with_control(schema_of(node))
+    called = around_both_sides(function_of(node), _form(of, node, out), static)
+    streams = [side for side in (left, right) if isinstance(side, _StreamSide)]
+    lineage = _together([side.rows.lineage.with_watermarks_told() for side in streams])
+    meet = static or len(lineage.sources) > 1 or bool(lineage.operators)
+
+    def make(ctx: Any) -> Chain:
+        both = left.grouped(ctx, meet).cogroup(right.grouped(ctx, meet))
+        return Chain(getattr(both, _method(node))(called, out), out)
+
+    recipe = Recipe(make, tuple(side.rows.recipe for side in streams))
+    lineage = replace(lineage, open_watermarks=(), marks_reads=lineage.marks_reads or static)
+    return Rows(recipe, lineage, output_of(node), schema_of(node))
+
+
+@dataclass(frozen=True)
+class _StreamSide:
+    """``keys`` are columns of ``rows``; hidden ones are computed."""
+
+    rows: Rows
+    keys: list[str]
+
+    def grouped(self, ctx: Any, meet: bool) -> Any:
+        """``meet``: rows without epochs, as Spark's own sources read them, have to meet others."""
+        frame, sources = ctx.frame(self.rows.recipe), self.rows.lineage.sources
+        true = meet and any(source.by_spark for source in sources)
+        return _by(with_true_epochs(ctx, frame) if true else frame, self.keys)
+
+
+@dataclass(frozen=True)
+class _TableSide:
+    frame: SparkDF
+    keys: list[str]
+
+    def grouped(self, ctx: Any, _meet: bool) -> Any:
+        return _by(with_epochs(ctx, self.frame), self.keys)
+
+
+def _stream_side(of: Translation, grouped: JavaObject, count: int) -> _StreamSide:
+    """``grouped`` is Spark's projection of the keys and, behind them, all columns."""
+    rows, listed, keys = of.rows(grouped.child()), *_split(grouped, count)
+    if [attribute_id(e) for e in listed] != rows.ids:
+        rows = step(of, project(listed, relation(rows.attributes)), rows)
+    return _StreamSide(rows, keys)
+
+
+def _table_side(of: Translation, grouped: JavaObject, count: int) -> _TableSide:
+    listed, keys = _split(grouped, count)
+    frame = frame_of(project(listed, grouped.child()), of.spark)
+    refuse_reserved([c for c in frame.columns if not c.startswith(BY)], "the static side")
+    return _TableSide(frame, keys)
+
+
+def _split(grouped: JavaObject, count: int) -> tuple[list[JavaObject], list[str]]:
+    """The columns, the hidden ones among them, and the names of the keys."""
+    listed = items_of(grouped.projectList())
+    columns, keys = listed[count:], []
+    known = {attribute_id(c): str(c.name()) for c in columns}
+    for i, key in enumerate(listed[:count]):
+        name = known.get(attribute_id(key)) if kind_of(key) == "AttributeReference" else None
+        keys.append(f"{BY}{i}" if name is None else name)
+        if name is None:
+            columns.append(named_as(key.child() if kind_of(key) == "Alias" else key, keys[-1]))
+    return columns, keys
+
+
+def _by(frame: SparkDF, keys: list[str]) -> Any:
+    """By the keys, the epoch and the control column."""
+    epoch = F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK))
+    return frame.groupBy(*[F.col(quoted(key)) for key in keys], epoch, F.col(CTL))
+
+
+def _form(of: Translation, node: JavaObject, out: T.StructType) -> Form:
+    conf, names = of.spark.conf, out.fieldNames()[:-2]
+    if _method(node) == "applyInPandas":
+        return Frames(names, pandas_options(conf)["assign_cols_by_name"])
+    large = conf.get(_LARGE) == "true" and "CoGroups" not in kind_of(node)
+    return Tables(to_arrow_schema(out, timezone="UTC", prefers_large_types=large))
+
+
+def _method(node: JavaObject) -> str:
+    return "applyInPandas" if kind_of(node).endswith("Pandas") else "applyInArrow"
+
+
+def _have_to_meet(lineage: Lineage) -> bool:
+    return len(lineage.sources) > 1 or bool(lineage.operators)
+
+
+def _together(lineages: list[Lineage]) -> Lineage:
+    first, *others = lineages
+    for other in others:
+        first = first.union(other, "cogroup")
+    return first

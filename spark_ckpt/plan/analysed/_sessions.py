@@ -1,0 +1,168 @@
+"""Sessions, ``F.session_window``: Spark's analysis computes the session that each row makes by itself, as a struct in a
+projection, and its aggregation merges those that overlap. Driver; classic Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import types as T
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.analysed._nodes import (
+    Rows,
+    attribute_id,
+    fields_of,
+    kind_of,
+    named_as,
+    new_attributes,
+    parts_of,
+    project,
+    relation,
+    with_own_names,
+)
+from spark_ckpt.plan.analysed._row_by_row import python_step, step
+from spark_ckpt.plan.analysed._time_windows import inner, with_time
+from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.columns import free
+from spark_ckpt.plan.durations import simple_ms
+from spark_ckpt.plan.event_time import DELAY_KEY
+from spark_ckpt.plan.key_columns import stored_name
+from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.windows import WINDOW_KEYS
+from spark_ckpt.runtime.operations import Operation
+from spark_ckpt.runtime.windows import AssignSessions, ShowSessions, TakeSessions
+
+JavaObject = Any
+
+_NOTE = WINDOW_KEYS["session_window"]
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session among the keys of an aggregation: key number ``place``, in the attribute ``column``."""
+
+    place: int
+    column: JavaObject
+
+    @property
+    def field(self) -> T.StructField:
+        (found,) = fields_of([self.column])
+        return found
+
+    @property
+    def event_time(self) -> bool:
+        """Whether a watermark ends the sessions."""
+        return DELAY_KEY in self.field.metadata
+
+    def shown(self, start: str, end: str, name: str, out: T.StructType) -> tuple[Operation, T.StructType]:
+        """What puts the session, as Spark shows it, in place of its two times; and the columns behind that."""
+        local = isinstance(_times_of(self.field), T.TimestampNTZType)
+        fields = [f for f in out.fields if f.name not in (start, end)]
+        fields.insert(self.place, T.StructField(name, self.field.dataType, True, self.field.metadata))
+        return ShowSessions(start, end, name, self.place, local), T.StructType(fields)
+
+
+@dataclass(frozen=True)
+class InSessions:
+    """Rows, with the two times of the session of each in the columns ``start`` and ``end``."""
+
+    rows: Rows
+    start: str
+    end: str
+
+    def attributes(self) -> dict[str, JavaObject]:
+        names = self.rows.schema.names
+        return {name: self.rows.attributes[names.index(name)] for name in (self.start, self.end)}
+
+
+def session_among(keys: list[JavaObject]) -> Session | None:
+    """The one among the keys. Raises ``InvalidInputError`` for several, of which Spark's streams fail."""
+    found = [Session(place, key) for place, key in enumerate(keys) if is_session(key)]
+    if len(found) > 1:
+        raise InvalidInputError("groupBy: a session among the keys has to be the only one; Spark's streams fail there")
+    return found[0] if found else None
+
+
+def is_session(key: JavaObject) -> bool:
+    return kind_of(key) == "AttributeReference" and bool(key.metadata().contains(_NOTE))
+
+
+def in_sessions(of: Translation, below: JavaObject, session: Session, name: str) -> InSessions:
+    """The rows of ``below``; ``name`` is what the session is called in the state."""
+    assigned = _assigned(below, session)
+    if assigned is None:
+        rows = with_own_names(of.rows(below))
+        shown = rows.schema.names[rows.place(session.column)]
+        start, end = _names(name, rows)
+        return _with_times(rows, TakeSessions(shown, start, end), start, end)
+    node, struct = assigned
+    _start, time, _end, until = items_of(struct.children())
+    rows = with_own_names(of.rows(node.child()))
+    start, end = _names(name, rows)
+    rows, at = with_time(of, inner(time), rows, f"{name}_time")
+    gap_us = _gap_us(inner(until))
+    if gap_us is None:
+        listed = [*rows.attributes, named_as(inner(until), end)]
+        rows = step(of, project(listed, relation(rows.attributes)), rows)
+    return _with_times(rows, AssignSessions(at, start, end, gap_us), start, end)
+
+
+def _names(name: str, rows: Rows) -> tuple[str, str]:
+    start, end = (free(stored_name(f"{name}_{part}"), rows.schema.names) for part in ("start", "end"))
+    return start, end
+
+
+def _with_times(rows: Rows, operation: Operation, start: str, end: str) -> InSessions:
+    times = T.StructType([T.StructField(name, T.TimestampType()) for name in (start, end)])
+    kept = [(a, f) for a, f in zip(rows.attributes, rows.schema.fields, strict=True) if f.name != end]
+    schema = T.StructType([*(f for _, f in kept), *times.fields])
+    attributes = [*(a for a, _ in kept), *new_attributes(times)]
+    return InSessions(python_step(rows, operation, attributes, schema), start, end)
+
+
+def _assigned(below: JavaObject, session: Session) -> tuple[JavaObject, JavaObject] | None:
+    """The projection that computes the session, and its struct, if nothing but Spark's own filter is behind that: rows
+    without a time, or whose session would not last, are in none."""
+    filters = kind_of(below) == "Filter"
+    node = below.child() if filters else below
+    if kind_of(node) != "Project":
+        return None
+    computed = [e for e in items_of(node.projectList()) if kind_of(e) != "AttributeReference"]
+    if len(computed) != 1 or attribute_id(computed[0]) != attribute_id(session.column):
+        return None
+    struct = computed[0].child()
+    if kind_of(struct) != "CreateNamedStruct":
+        return None
+    time = inner(items_of(struct.children())[1])
+    own = not filters or all(_is_own(part, time, session) for part in parts_of(below.condition()))
+    return (node, struct) if own else None
+
+
+def _is_own(part: JavaObject, time: JavaObject, session: Session) -> bool:
+    """Whether it says that there is a time, or that the session ends behind its start."""
+    if kind_of(part) == "IsNotNull":
+        return bool(part.child().semanticEquals(time))
+    fields = items_of(part.children()) if kind_of(part) == "GreaterThan" else []
+    return [kind_of(f) for f in fields] == ["GetStructField"] * 2 and all(
+        kind_of(f.child()) == "AttributeReference" and attribute_id(f.child()) == attribute_id(session.column)
+        for f in fields
+    )
+
+
+def _gap_us(end: JavaObject) -> int | None:
+    """Of ``time + gap``, the gap, if it is the same for all rows and of one length."""
+    while kind_of(end) == "Cast":
+        end = end.child()
+    gap = items_of(end.children())[1]
+    while kind_of(gap) == "Cast":
+        gap = gap.child()
+    known = simple_ms(str(gap.value())) if kind_of(gap) == "Literal" and gap.dataType().typeName() == "string" else None
+    return None if known is None else known * 1000
+
+
+def _times_of(field: T.StructField) -> T.DataType:
+    kind = field.dataType
+    assert isinstance(kind, T.StructType)
+    return kind.fields[0].dataType

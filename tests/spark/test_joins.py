@@ -308,9 +308,15 @@ def test_rows_that_a_join_kept_for_long_are_late_behind_it(
     assert 90 not in {row[0] for row in expected}, "whose time is over when the join finds its partner"
 
 
-@pytest.mark.parametrize("ansi", [True, pytest.param(False, marks=pytest.mark.soak)])
+EVERY = range(8)
+
+
+@pytest.mark.parametrize(
+    ("ansi", "asked"),
+    [(True, (0, 2, 4, 6, 7)), *(pytest.param(ansi, EVERY, marks=pytest.mark.soak) for ansi in (True, False))],
+)
 def test_columns_of_two_types_are_compared_as_in_spark(
-    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, ansi: bool
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, ansi: bool, asked: Iterable[int]
 ) -> None:
     """With ANSI a text that is compared with an ``int`` is made a ``long``, without it an ``int``, or null."""
 
@@ -321,7 +327,7 @@ def test_columns_of_two_types_are_compared_as_in_spark(
         joins = [a.join(b, one == other) for one, other in pairs]
         joins += [a.join(b, (a["id"] == b["rid"]) & (a["n"] >= b["k"])), a.join(b, a["n"].eqNullSafe(b["k"]))]
         joins.append(once.select("id", F.col("n").alias("k")).join(b, ["k"]))
-        made = [j.select(F.lit(at).alias("join"), "id", "rid") for at, j in enumerate(joins)]
+        made = [j.select(F.lit(at).alias("join"), "id", "rid") for at, j in enumerate(joins) if at in asked]
         return reduce(lambda some, more: some.union(more), made)
 
     left, right = new_input("l", LEFT), new_input("r", RIGHT)
@@ -334,7 +340,7 @@ def test_columns_of_two_types_are_compared_as_in_spark(
         job.run(query(left.stream(ckpt), right.stream(ckpt)))
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
-    assert {row[0] for row in expected} == set(range(8))
+    assert {row[0] for row in expected} == set(asked)
     theirs = [row for row in expected if (row[0], row[1]) != (2, len(texts))]  # there null equals null by a double
     assert job.rows() == ordered(theirs)
 

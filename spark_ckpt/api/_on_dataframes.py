@@ -10,10 +10,9 @@ from pyspark.sql import GroupedData
 from pyspark.sql.classic.dataframe import DataFrame
 
 from spark_ckpt.api.write import CkptDataStreamWriter
-from spark_ckpt.plan.analysed._leaves import streams_of
-from spark_ckpt.plan.analysed._nodes import analysed
-from spark_ckpt.plan.analysed._uids import with_uid
 from spark_ckpt.plan.analysed.grouped_methods import aggregate, applyInArrowWithState, topN
+from spark_ckpt.plan.analysed.leaves import session_of
+from spark_ckpt.plan.analysed.uids import with_uid
 
 _of_spark: Any = DataFrame.writeStream
 
@@ -27,18 +26,11 @@ def add_methods() -> None:
 
 
 def _write_stream(df: DataFrame) -> Any:
-    session = _session_of(df)
+    session = session_of(df)
     return _of_spark.__get__(df) if session is None else CkptDataStreamWriter(df, session)
 
 
 def _uid(df: DataFrame) -> Any:
-    if _session_of(df) is None:  # then it is a column, or Spark's error
+    if session_of(df) is None:  # then it is a column, or Spark's error
         raise AttributeError("uid")
     return partial(with_uid, df)
-
-
-def _session_of(df: DataFrame) -> Any:
-    """The session of its first stream of ours, None if it has none."""
-    if not df.isStreaming:
-        return None
-    return next((stream.session for _, stream in streams_of(analysed(df))), None)

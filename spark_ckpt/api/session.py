@@ -29,7 +29,7 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, set_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.hints import Hinting
-from spark_ckpt.plan.analysed._leaves import Stream, stream_frame
+from spark_ckpt.plan.analysed.leaves import Stream, stream_frame
 from spark_ckpt.plan.analysed.translate import translated
 from spark_ckpt.plan.carried_keys import carried_type, given_back
 from spark_ckpt.plan.chain import Chain, Recipe

@@ -101,7 +101,7 @@ def under(uid: str, make: Callable[..., Any]) -> Any:
     try:
         return make(uid=uid)
     except TypeError:
-        from spark_ckpt.plan.analysed._uids import with_uid
+        from spark_ckpt.plan.analysed.uids import with_uid
 
         return with_uid(make(), uid)
 

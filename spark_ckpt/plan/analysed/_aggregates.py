@@ -47,7 +47,7 @@ from spark_ckpt.plan.analysed._time_windows import (
     with_starts,
 )
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._uids import given_uid
+from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.carried_keys import carried, given_back, is_carried
 from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.event_time import DELAY_KEY

@@ -6,7 +6,7 @@ from typing import Any
 
 from spark_ckpt.plan.analysed._nodes import Rows, kind_of, output_of, with_own_names
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._uids import given_uid
+from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.chain import Chain
 from spark_ckpt.plan.distinct_by import DISTINCT, DROP_DUPLICATES, WITHIN, DistinctBy
 from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows

@@ -13,7 +13,7 @@ from spark_ckpt.plan.analysed._initial_rows import with_initial_rows
 from spark_ckpt.plan.analysed._nodes import Rows, attribute_id, output_of, schema_of, with_own_names
 from spark_ckpt.plan.analysed._python_functions import function_of
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._uids import given_uid
+from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name

@@ -24,7 +24,7 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._row_by_row import carried_step
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._uids import given_uid
+from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.first_rows import first_rows, of_result
 from spark_ckpt.plan.java_classes import frame_of, to_seq

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from spark_ckpt.plan.analysed._nodes import attribute_id, expression_class, kind_of, output_of, relation, resolved
 from spark_ckpt.plan.analysed._rules import folded
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._uids import name_below
+from spark_ckpt.plan.analysed.uids import name_below
 from spark_ckpt.plan.java_classes import OPTION, frame_of, java_class, to_seq
 from spark_ckpt.plan.udf_plan import NodeCopies, items_of
 

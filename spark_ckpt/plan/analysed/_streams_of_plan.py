@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.analysed._leaves import Stream, stream_of, streams_of
 from spark_ckpt.plan.analysed._nodes import Rows, output_of, schema_of, walk
+from spark_ckpt.plan.analysed.leaves import Stream, stream_of, streams_of
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.plan_check import OF_FILES
 from spark_ckpt.runtime.stateless import with_control

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.plan.analysed._nodes import Rows
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._uids import given_uid
+from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.event_time import event_time
 from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name

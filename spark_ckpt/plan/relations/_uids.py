@@ -10,7 +10,6 @@ from typing import Any
 from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.analysed.ledger import How, entry_of
-from spark_ckpt.plan.keyed_operator import checked_uid
 from spark_ckpt.plan.relations._names import node_of
 from spark_ckpt.plan.relations._translation import Translation
 from spark_ckpt.plan.relations._tree import kind_of
@@ -22,7 +21,7 @@ _uids: dict[int, str] = {}
 
 
 def with_uid(df: SparkDF, uid: str) -> SparkDF:
-    """As :func:`spark_ckpt.plan.analysed._uids.with_uid`."""
+    """As :func:`spark_ckpt.plan.analysed.uids.with_uid`."""
     checked_name("operator uid", uid, TopologyError)
     node = df._plan
     while kind_of(node) == "SubqueryAlias":
@@ -39,13 +38,10 @@ def with_uid(df: SparkDF, uid: str) -> SparkDF:
 
 def given_uid(of: Translation, node: Relation) -> str | None:
     """The uid of an operator's relation, None if it has none. Where one relation is used twice, the second use is
-    called by the uid and a number, ``totals-2``.
-
-    Raises ``TopologyError`` if the session's settings ask for a uid and there is none.
-    """
+    called by the uid and a number, ``totals-2``."""
     uid = _uids.get(node._plan_id)
     if uid is None:
-        return checked_uid(None, of.session.config().require_uid)
+        return None
     copies = of.uses_of_uids[uid, node._plan_id]
     of.uses_of_uids[uid, node._plan_id] += 1
     return uid if not copies else f"{uid}-{copies + 1}"

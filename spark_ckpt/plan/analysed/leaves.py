@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from spark_ckpt.plan.analysed._nodes import java_type, kind_of, new_attributes, relation
+from spark_ckpt.plan.analysed._nodes import analysed, java_type, kind_of, new_attributes, relation
 from spark_ckpt.plan.analysed._tags import tag, tag_of
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.java_classes import CATALYST, OPTION, frame_of, java_class, to_seq
@@ -75,6 +75,13 @@ def streams_of(plan: JavaObject) -> list[tuple[JavaObject, Stream]]:
     """The leaves of ``plan`` that are streams of ours."""
     leaves = seq_items(plan.collectLeaves())
     return [(leaf, found) for leaf in leaves if (found := stream_of(leaf)) is not None]
+
+
+def session_of(df: SparkDF) -> Any:
+    """The session whose reader made the first stream of ours in ``df``; None if there is none."""
+    if not df.isStreaming:
+        return None
+    return next((stream.session for _, stream in streams_of(analysed(df))), None)
 
 
 def _files(spark: Any, stream: Stream, attributes: Sequence[JavaObject], number: str) -> JavaObject:

@@ -19,22 +19,20 @@ from spark_ckpt.api._join_sides import JoinedSide, over_rows, side_of
 from spark_ckpt.api._joined_names import JoinedNames
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.attributes import Attribute, Attributes, not_there
-from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.condition import Name, conjuncts, names_in, replaced, stream_names
 from spark_ckpt.plan.distinct_keys import as_text
-from spark_ckpt.plan.event_time import DELAY_KEY, event_time_among, noted_as
+from spark_ckpt.plan.event_time import DELAY_KEY, event_time_among
 from spark_ckpt.plan.fails_on_nulls import of_data_rows
 from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan, SideColumns
 from spark_ckpt.plan.join_condition import Key, Parts, split_condition, using
 from spark_ckpt.plan.join_itself import WithItself
 from spark_ckpt.plan.join_rules import INNER, RIGHT_OUTER, SEMI, Times, grows, join_kind, until
 from spark_ckpt.plan.join_sides import LEFT, RIGHT, Sides
-from spark_ckpt.plan.join_wiring import JoinWiring
+from spark_ckpt.plan.join_wiring import JoinWiring, joined_rows
 from spark_ckpt.plan.key_columns import column_named, is_key, written
-from spark_ckpt.plan.lineage import OperatorNode
 from spark_ckpt.plan.moved_condition import null_without
-from spark_ckpt.runtime.stateless import spark_schema, with_control
+from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.state.joins.function import COUNTS, StreamJoin
 from spark_ckpt.types import CONTROL_COLUMNS
 
@@ -296,25 +294,11 @@ class _Join:
 def _operator(left: CkptDataFrame, uid: str | None, wiring: JoinWiring, shown: list[T.StructField]) -> CkptDataFrame:
     """``shown``: what Spark says of the columns that come out, event times among them."""
     from spark_ckpt.api.dataframe import CkptDataFrame
-    from spark_ckpt.plan.keyed_operator import checked_uid, state_layout
+    from spark_ckpt.plan.keyed_operator import checked_uid
 
-    function, lineage = wiring.function, wiring.lineage
-    node = OperatorNode(
-        checked_uid(uid),
-        state_layout(function),
-        lineage.sources,
-        function.timeout,
-        function.made_of,
-        None if function.how == INNER else "append",
-        families=function.families,
-        kind=function.kind,
-        behind=lineage.operators,
-        waits=function.waits,
-    )
-    out = with_control(T.StructType(noted_as(spark_schema(function.output_schema).fields, shown)))
-    recipe = Recipe(lambda ctx: replace(wiring(ctx, node), schema=out), wiring.recipes, operators=(node,))
-    preview = left._session.preview(out)
-    return CkptDataFrame(left._session, recipe, lineage.through(node), preview)
+    made = joined_rows(wiring, checked_uid(uid), shown)
+    preview = left._session.preview(with_control(made.schema))
+    return CkptDataFrame(left._session, made.recipe, made.lineage, preview)
 
 
 def _with_implied(rows: CkptDataFrame, columns: JoinColumns, side: int) -> CkptDataFrame:

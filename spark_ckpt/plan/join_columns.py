@@ -23,7 +23,7 @@ from spark_ckpt.runtime.join_side import TIME, JoinSide
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.joins.function import MAY_MATCH, Output, StreamJoin
 from spark_ckpt.state.joins.function import RIGHT as OF_RIGHT
-from spark_ckpt.state.joins.predicate import Both, Compared, Either, Not, OfSide, Predicate
+from spark_ckpt.state.joins.predicate import Both, Compared, Computed, Either, Not, OfSide, Predicate
 from spark_ckpt.state.joins.sides import MATCHED, ROW, Expiry, Side
 from spark_ckpt.types import CTL, TAG
 
@@ -44,6 +44,11 @@ class SideColumns:
     where: dict[str, str] = field(default_factory=dict)
     needed: list[str] = field(default_factory=list)
     true: list[str] = field(default_factory=list)
+
+    @property
+    def decides(self) -> list[str]:
+        """Those of ``computed`` that tell whether a row can match: the others count, and may fail, for no other row."""
+        return [name for name in self.computed if name in self.true or name == _MAY]
 
 
 class JoinColumns:
@@ -252,6 +257,9 @@ class JoinPlan:
             return replace(tree, left=left[tree.left], right=right[tree.right])
         if isinstance(tree, OfSide):
             return replace(tree, column=(left if tree.of_left else right)[tree.column])
+        if isinstance(tree, Computed):
+            named = tuple((of_left, (left if of_left else right)[name]) for of_left, name in tree.columns)
+            return replace(tree, columns=named)
         if isinstance(tree, Not):
             return Not(self._renamed(tree.part))
         assert isinstance(tree, Both | Either)

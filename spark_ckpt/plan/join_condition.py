@@ -21,7 +21,7 @@ from spark_ckpt.plan.key_columns import written
 from spark_ckpt.state.joins.predicate import Both, Compared, Either, Not, OfSide, Predicate
 
 _FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_ORDERED = (
+ORDERED = (
     T.NumericType,
     T.BooleanType,
     T.DatetimeType,
@@ -190,7 +190,7 @@ class _Splitter:
             return None
         columns, kind, same = self._of_one_type(*pair)
         collated = isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation()
-        if not isinstance(kind, _ORDERED) or collated:
+        if not isinstance(kind, ORDERED) or collated:
             return None
         names = [
             (self._sides.name(pair[side], side) if same[side] else None) or self._operand(side, columns[side])

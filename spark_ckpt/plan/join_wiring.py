@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import types as T
 
 from spark_ckpt.plan._wiring import produced_by
 from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.event_time import noted_as
 from spark_ckpt.plan.join_columns import JoinPlan
+from spark_ckpt.plan.join_rules import INNER
 from spark_ckpt.plan.join_sides import LEFT, RIGHT
+from spark_ckpt.plan.keyed_operator import KeyedRows, state_layout
 from spark_ckpt.plan.lineage import Lineage, OperatorNode
 from spark_ckpt.runtime.join_side import TIME
 from spark_ckpt.runtime.operator.pack import PACKED, PackStage
 from spark_ckpt.runtime.operator.spec import OperatorSpec, WatermarkSpec
-from spark_ckpt.runtime.stateless import spark_schema
+from spark_ckpt.runtime.stateless import spark_schema, with_control
 from spark_ckpt.state.joins.function import StreamJoin
 from spark_ckpt.types import EVENT_TIME, KEY_HASH
 
@@ -61,3 +65,24 @@ class JoinWiring:
             time=ctx.event_time,
             behind_others=bool(self.lineage.operators),
         )
+
+
+def joined_rows(wiring: JoinWiring, uid: str | None, shown: list[T.StructField]) -> KeyedRows:
+    """What the join puts out. ``shown``: what Spark says of the columns, event times among them."""
+    function, lineage = wiring.function, wiring.lineage
+    node = OperatorNode(
+        uid,
+        state_layout(function),
+        lineage.sources,
+        function.timeout,
+        function.made_of,
+        None if function.how == INNER else "append",
+        families=function.families,
+        kind=function.kind,
+        behind=lineage.operators,
+        waits=function.waits,
+    )
+    out = T.StructType(noted_as(spark_schema(function.output_schema).fields, shown))
+    full = with_control(out)
+    recipe = Recipe(lambda ctx: replace(wiring(ctx, node), schema=full), wiring.recipes, operators=(node,))
+    return KeyedRows(recipe, lineage.through(node), out)

@@ -5,6 +5,7 @@ What a join compares is not null there, either. So rows that are left out do not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan.analysed._nodes import analysed, kind_of, parts_of, walk
+from spark_ckpt.plan.analysed._rules import in_stream_form
 from tests.spark.conftest import Input, Job, ordered, rows_of_spark
 
 NewInput = Callable[[str, str], Input]
@@ -114,6 +117,31 @@ def test_what_a_filter_leaves_out_does_not_bring_the_watermark_on(
     expected = ordered(map(tuple, rows_of_spark(theirs, tmp_path / "plain")))
     assert expected, "nothing to compare"
     assert ordered(map(tuple, rows_of_spark(ours, tmp_path / "ours"))) == expected
+
+
+SIMPLER = ("keys by another name", "fields of keys")
+"""Where the optimizer writes a filter in a simpler way, too."""
+
+
+def _in_front(plan: Any) -> set[str]:
+    """The filters below watermarks, with the event time of each."""
+    found = set()
+    for mark in (node for node in walk(plan) if kind_of(node) == "EventTimeWatermark"):
+        filters = (node for node in walk(mark) if kind_of(node) == "Filter")
+        parts = (part for node in filters for part in parts_of(node.condition()))
+        found |= {
+            f"{mark.eventTime().name()}: {re.sub(r'#[0-9]+L?|-T[0-9]+ms', '', part.toString())}" for part in parts
+        }
+    return found
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in SIMPLER])
+def test_filters_go_where_sparks_optimizer_puts_them(spark: SparkSession, new_input: NewInput, form: str) -> None:
+    made = new_input("a", "k string, v int, t timestamp"), new_input("b", "k2 string, w int, u timestamp")
+    table = spark.createDataFrame([("a", "x")], "k string, note string")
+    plan = analysed(FORMS[form](*_timed(*(one.spark_stream(spark) for one in made)), table))
+    optimized = spark._jsparkSession.sessionState().optimizer().execute(plan)
+    assert _in_front(in_stream_form(plan)) == _in_front(optimized) != set()
 
 
 def test_a_filter_that_came_with_a_later_query_holds_for_what_is_kept_since_before(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
@@ -24,9 +26,10 @@ from spark_ckpt.plan.analysed.translate import HANDLERS, translated
 from spark_ckpt.plan.analysed.uids import with_uid
 from spark_ckpt.plan.lineage import SourceNode
 from spark_ckpt.sinks import memory
-from tests.spark.conftest import DEADLINE_S, Input, ordered
+from tests.spark.conftest import DEADLINE_S, Input, ordered, rows_of_spark
 
 pytestmark = pytest.mark.smoke  # every kind of node of Spark's plans
+BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SCHEMA = "id bigint, k string, v double, at timestamp, xs array<bigint>"
 Made = Callable[[DataFrame], DataFrame]
 
@@ -67,6 +70,18 @@ PROGRAMS: dict[str, Made | str] = {
     "right join of a table": lambda o: names_of(o).join(o, "k", "right").select("name", "v"),
     "semi join": "SELECT {o}.k, v FROM {o} LEFT SEMI JOIN names ON {o}.k = names.k",
     "anti join": "SELECT {o}.k, v FROM {o} LEFT ANTI JOIN names ON {o}.k = names.k",
+    "join of streams": "SELECT a.k, b.v FROM {o} a JOIN {o} b ON a.id = b.id + 3 AND a.v > b.v AND b.v + a.v < 30",
+    "join of streams by names": lambda o: o.select("id", "k").join(o.select("id", "v").where("v > 2"), "id")
+    .select("k", "v"),
+    "join of streams in WHERE": "SELECT a.k, c.v FROM {o} a, {o} b, {o} c WHERE a.id = b.id AND b.k = c.k AND c.v < 9",
+    "lateral join with a table": "SELECT name, v FROM {o} o, "
+    "LATERAL (SELECT name FROM names n WHERE n.k = o.k LIMIT 1)",
+    "left lateral join": "SELECT name, v FROM {o} o LEFT JOIN "
+    "LATERAL (SELECT * FROM VALUES ('a', 'one'), ('b', 'two') n(q, name) WHERE q = o.k) n ON n.name <> 'one'",
+    "lateral generators": "SELECT k, x + y FROM {o} o, LATERAL explode(o.xs) t(x), "
+    "LATERAL (SELECT x * 2 + id AS y) WHERE x + y > 9",
+    "lateral method": lambda o: o.lateralJoin(o.sparkSession.tvf.explode(F.col("xs").outer()).toDF("x"), how="left")
+    .select("k", "x"),
     "cross join": "SELECT name, v FROM {o} CROSS JOIN names",
     "unpivot": "SELECT name, val FROM (SELECT v, v * 2 AS w FROM {o}) UNPIVOT (val FOR name IN (v, w)) WHERE val < 9",
     "grouping sets": "SELECT concat(k, id % 2), sum(v) FROM {o} GROUP BY GROUPING SETS ((k), (id % 2), ())",
@@ -148,10 +163,8 @@ class Orders:
 
 @pytest.fixture
 def orders(spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input]) -> Orders:
-    from datetime import datetime, timedelta, timezone
-
-    data, start = new_input("orders", SCHEMA), datetime(2026, 1, 1, tzinfo=timezone.utc)
-    rows = [(i, "abc"[i % 3], i * 1.5, start + timedelta(seconds=30 * i), [i, i + 1]) for i in range(12)]
+    data = new_input("orders", SCHEMA)
+    rows = [(i, "abc"[i % 3], i * 1.5, BEGIN + timedelta(seconds=30 * i), [i, i + 1]) for i in range(12)]
     data.add(*rows)
     return Orders(spark, ckpt, data)
 
@@ -217,6 +230,76 @@ class Passed(StatefulProcessor):
         yield from (frame[["at"]] for frame in rows)
 
     def close(self) -> None: ...
+
+
+NEAR = "a.k = b.k AND b.at BETWEEN a.at - INTERVAL 1 MINUTE AND a.at + INTERVAL 90 SECONDS AND b.v % 4 + a.v < 20"
+WAITING = {
+    "LEFT": f"SELECT a.id, b.id FROM {{o}} a LEFT JOIN {{o}} b ON {NEAR} AND a.id <> 3",
+    "RIGHT": f"SELECT a.id, b.id FROM {{o}} a RIGHT JOIN {{o}} b ON {NEAR} WHERE b.id > 1 OR a.id IS NULL",
+    "FULL": f"SELECT a.id, b.id FROM {{o}} a FULL JOIN {{o}} b ON {NEAR} AND b.id % 2 = 0",
+    "SEMI": f"SELECT a.id, a.v FROM {{o}} a LEFT SEMI JOIN {{o}} b ON {NEAR} AND a.id < b.id",
+    "ON A FUNCTION": "SELECT a.id, b.id FROM {o} a LEFT JOIN {o} b "
+    f"ON upper(a.k) = upper(b.k) AND a.v <> b.v AND {NEAR}",
+}
+
+
+def test_rows_of_two_streams_wait_for_each_other_as_in_spark(
+    orders: Orders, new_input: Callable[[str, str], Input], tmp_path: Path
+) -> None:
+    data, hour = new_input("waiting", SCHEMA), timedelta(hours=1)
+    rows = [(i, "abc"[i % 3] if i else None, i * 1.5, BEGIN + timedelta(seconds=30 * i), []) for i in range(12)]
+    for part in (rows[:7], rows[7:], [(99, "z", 0.0, BEGIN + hour, [])]):
+        data.add(*part)
+    options = {"path": str(data.folder), "fileFormat": "parquet", "maxFilesPerTrigger": "1"}
+    schema = orders.stream.schema
+    stream = stream_frame(source_stream(orders.ckpt, SourceNode("files", options, schema, None), schema))
+    for name, rows_of in (("ours", stream), ("theirs", data.spark_stream(orders.spark))):
+        rows_of.withWatermark("at", "1 minute").createOrReplaceTempView(name)
+    ours, theirs = (
+        together({kind: orders.spark.sql(text.format(o=name)) for kind, text in WAITING.items()})
+        for name in ("ours", "theirs")
+    )
+    expected = ordered(tuple(row) for row in rows_of_spark(theirs, tmp_path / "plain"))
+    assert orders.run(ours, tmp_path / "out", "append") == expected
+    assert {kind for kind, *_ in expected} == set(WAITING)
+
+
+JoinOfTwo = Callable[[DataFrame, DataFrame], DataFrame]
+REFUSED: list[tuple[JoinOfTwo, str]] = [
+    (lambda a, b: a.join(b, "k", "left"), "LeftOuter join between two streaming .* not supported without a watermark"),
+    (lambda a, b: a.join(b, "k", "full"), "FullOuter join .* not supported without"),
+    (lambda a, b: a.join(b, "k", "left_semi"), "LeftSemi join .* not supported without"),
+    (lambda a, b: a.join(b, "k", "left_anti"), "LeftAnti joins with a streaming .*isNull"),
+    (lambda a, b: a.join(b, F.col("v") > F.col("w")), "join without equality predicate is not supported"),
+    (lambda a, b: a.crossJoin(b), "join without equality predicate is not supported"),
+]
+
+
+@pytest.mark.parametrize("join", range(len(REFUSED)))
+def test_joins_of_streams_that_spark_refuses_are_refused_with_its_condition(orders: Orders, join: int) -> None:
+    made, said = REFUSED[join]
+    joined = made(orders.stream, orders.stream.select("k", F.col("v").alias("w")))
+    with pytest.raises(InvalidInputError, match=f"(?s){said}") as refused:
+        translated(orders.ckpt, joined)
+    assert isinstance(refused.value, AnalysisException)
+
+
+def test_a_sub_query_that_would_aggregate_the_stream_is_refused(orders: Orders) -> None:
+    found = "(SELECT max(name) FROM names n WHERE n.k > o.k)"
+    for text in (f"SELECT id, {found} FROM orders o", f"SELECT id FROM orders o, LATERAL {found} x"):
+        with pytest.raises(InvalidInputError, match=r"a sub-query aggregates rows .* collect_list"):
+            translated(orders.ckpt, orders.spark.sql(text))
+
+
+def test_a_filter_behind_a_join_leaves_its_state_and_its_uid_as_they_are(orders: Orders) -> None:
+    timed = orders.stream.withWatermark("at", "1 minute")
+    one, other = timed.alias("a"), timed.selectExpr("k AS q", "v AS w", "at AS seen").alias("b")
+    joined = with_uid(one.join(other, F.expr("k = q AND seen BETWEEN at AND at + INTERVAL 1 MINUTE"), "left"), "near")
+    kept = joined.where("v > 1 AND w > 2 AND v < w + 7")
+    plain, filtered_ = (translated(orders.ckpt, df)._lineage for df in (joined, kept))
+    (before,), (after,) = plain.operators, filtered_.operators
+    assert after.uid == "near"
+    assert (after.layout, after.families, after.made_of) == (before.layout, before.families, before.made_of)
 
 
 def test_functions_and_processors_keep_their_state_by_key(orders: Orders, tmp_path: Path) -> None:

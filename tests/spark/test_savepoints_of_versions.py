@@ -129,6 +129,10 @@ def test_windows_and_joins_go_on_with_the_rows_that_waited(restored: Any) -> Non
     assert {tuple(r.values()) for r in restored("appended")} == of_appended()
 
 
+def test_spark_s_plan_of_windows_and_joins_goes_on_with_the_rows_that_waited(restored_by_plan: Any) -> None:
+    assert {tuple(r.values()) for r in restored_by_plan("appended")} == of_appended()
+
+
 def test_a_top_n_goes_on_with_the_rows_it_kept(restored: Any) -> None:
     check_top(restored("top"))
 

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.expressions.tree import Call, Input, Literal
 from spark_ckpt.state.joins._pairs import candidates
-from spark_ckpt.state.joins.predicate import Both, Compared, Either, Not, OfSide
+from spark_ckpt.state.joins.predicate import Both, Compared, Computed, Either, Not, OfSide
 
 NAN = float("nan")
 
@@ -74,3 +76,18 @@ def test_null_is_neither_true_nor_false() -> None:
     assert Both(a, b).evaluate(*sides).to_pylist() == [True, False, None, False, False, False, None, False, None]
     assert Either(a, b).evaluate(*sides).to_pylist() == [True, True, True, True, False, None, True, None, None]
     assert Not(a).evaluate(*sides).to_pylist() == [False] * 3 + [True] * 3 + [None] * 3
+
+
+def test_what_fails_is_computed_for_the_pairs_only_that_are_not_decided() -> None:
+    """``l <> 0 AND r % l = r``, and ``l = 0 OR r % l = r``, of numbers, as ANSI mode has them."""
+    left, right = pa.array([0, 2, None, 3], pa.int64()), pa.array([1, 1, 1, 4], pa.int64())
+    sides = (lambda _: left, lambda _: right)
+    places = (Input(1, pa.int64()), Input(0, pa.int64()))
+    rest = Call("Remainder", places, pa.int64(), ansi=True)
+    same = Computed(Call("EqualTo", (rest, places[0]), pa.bool_()), ((True, "l"), (False, "r")))
+    nought = Call("EqualTo", (places[1], Literal(0, pa.int64())), pa.bool_())
+    zero = Computed(nought, ((True, "l"), (False, "r")))
+    with pytest.raises(InvalidInputError, match=r"(?i)divi"):
+        same.evaluate(*sides)
+    assert Both(Not(zero), same).evaluate(*sides).to_pylist() == [False, True, None, False]
+    assert Either(zero, same).evaluate(*sides).to_pylist() == [True, True, None, False]

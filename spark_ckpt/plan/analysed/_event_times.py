@@ -22,7 +22,9 @@ def watermark(of: Translation, node: JavaObject) -> Rows:
     rows = with_own_names(of.rows(node.child()))
     column = rows.schema.names[rows.place(node.eventTime())]
     delay_us = int(java_class(_NODE).getDelayMs(node.delay())) * 1000
-    known = WatermarkNode(column, delay_us, rows.lineage.sources)
+    # Copies of one node, as both sides of a join of a stream with itself, have one watermark.
+    made = WatermarkNode(column, delay_us, rows.lineage.sources)
+    known = of.watermarks.setdefault(str(node.nodeId().toString()), made)
     named = schema_of(node)
     for field, own in zip(named.fields, rows.schema.names, strict=True):
         field.name = own

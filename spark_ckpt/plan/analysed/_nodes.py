@@ -128,6 +128,11 @@ def walk(node: JavaObject) -> Iterator[JavaObject]:
         yield from walk(child)
 
 
+def is_stream_join(node: JavaObject) -> bool:
+    """Whether it joins two streams."""
+    return kind_of(node) == "Join" and bool(node.left().isStreaming() and node.right().isStreaming())
+
+
 def java_type(kind: T.DataType) -> JavaObject:
     return java_class(_DATA_TYPE).fromJson(kind.json())
 

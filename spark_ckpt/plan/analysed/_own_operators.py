@@ -33,10 +33,10 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._python_functions import function_of
 from spark_ckpt.plan.analysed._row_by_row import step
-from spark_ckpt.plan.analysed._tags import tag
+from spark_ckpt.plan.analysed._tags import OWN, tag
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._updates import are_updates
-from spark_ckpt.plan.analysed.uids import OWN, given_uid
+from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.chain import Chain
 from spark_ckpt.plan.columns import quoted, refuse_repeated
 from spark_ckpt.plan.java_classes import frame_of

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.plan.analysed._control_rows import carried
 from spark_ckpt.plan.analysed._nodes import Rows, analysed, kind_of, output_of, schema_of, with_ids
+from spark_ckpt.plan.analysed._sub_queries import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -32,6 +33,7 @@ def row_by_row(of: Translation, node: JavaObject) -> Rows:
 
 def step(of: Translation, node: JavaObject, rows: Rows) -> Rows:
     """What ``node`` makes of ``rows``."""
+    refuse_aggregated_stream(node)
     schema, parent = schema_of(node), rows.recipe
     full, here = with_control(schema), _in_arrow(of, node, rows)
 

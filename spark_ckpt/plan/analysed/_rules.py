@@ -8,24 +8,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_ckpt.plan.analysed._nodes import named_as, project, relation
+from spark_ckpt.plan.analysed._filters_in_front import with_filters_in_front
+from spark_ckpt.plan.analysed._nodes import is_stream_join, named_as, project, relation, walk
 from spark_ckpt.plan.java_classes import CATALYST, java_class
 from spark_ckpt.plan.udf_plan import items_of
 
 JavaObject = Any
 
-_OPTIMIZER = f"{CATALYST}.optimizer"
+_NAMES_ONLY = (
+    "analysis.EliminateSubqueryAliases",
+    "analysis.EliminateView",
+    "expressions.EliminatePipeOperators",
+    "optimizer.EliminateResolvedHint",
+)
+"""Filters are pushed through no name."""
 
 
 def in_stream_form(plan: JavaObject) -> JavaObject:
-    """``plan`` with its WITH clauses inlined, and filters in front of watermarks, as Spark's own streams have it."""
+    """``plan`` with its WITH clauses inlined, and filters in front of watermarks and joins, as Spark's own streams have
+    it. Where state is between, they stay behind it, too."""
     inlined = _inliner().apply(plan)
-    return _until_stable("PushDownPredicates", inlined) if _has(inlined, "EVENT_TIME_WATERMARK") else inlined
+    if not (_has(inlined, "EVENT_TIME_WATERMARK") or any(map(is_stream_join, walk(inlined)))):
+        return inlined
+    plain = inlined
+    for rule in _NAMES_ONLY:
+        plain = _applied(rule, plain)
+    pushed = _until_stable("PushDownPredicates", plain)
+    for rule in ("EliminateOuterJoin", "InferFiltersFromConstraints"):
+        pushed = applied(rule, pushed)
+    return with_filters_in_front(plain, _until_stable("PushDownPredicates", pushed))
 
 
 def _inliner() -> JavaObject:
     """The rule that inlines every WITH clause. Spark 4.3 has a third parameter, for the analyser's own use."""
-    rule = java_class(f"{_OPTIMIZER}.InlineCTE")
+    rule = java_class(f"{CATALYST}.optimizer.InlineCTE")
     (constructor,) = rule._java_lang_class.getConstructors()
     return rule(*(True, True, False)[: constructor.getParameterCount()])
 
@@ -50,4 +66,8 @@ def _until_stable(rule: str, plan: JavaObject) -> JavaObject:
 
 def applied(rule: str, plan: JavaObject) -> JavaObject:
     """What a rule of the optimizer makes of ``plan``."""
-    return java_class(f"{_OPTIMIZER}.{rule}").apply(plan)
+    return _applied(f"optimizer.{rule}", plan)
+
+
+def _applied(rule: str, plan: JavaObject) -> JavaObject:
+    return java_class(f"{CATALYST}.{rule}").apply(plan)

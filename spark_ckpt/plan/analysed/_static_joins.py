@@ -108,11 +108,9 @@ class _StaticJoin:
         return project([*output_of(self.node), *self.columns.both], made)
 
 
-def join(of: Translation, node: JavaObject) -> Rows:
+def static_join(of: Translation, node: JavaObject) -> Rows:
     """Each batch reads the table as it is then."""
-    left, right = node.left().isStreaming(), node.right().isStreaming()
-    if left and right:
-        raise unsupported("Join: a join of two streams is not translated yet")
+    left = bool(node.left().isStreaming())
     made = _StaticJoin(node, of.control, of.spark)
     if made.kind not in ("Inner", *_KEEPS_STREAM[left], *(("LeftSemi",) if left else ())):
         side = "left" if left else "right"

@@ -8,6 +8,9 @@ from spark_ckpt.plan.java_classes import CATALYST, java_class
 
 JavaObject = Any
 
+OWN = "spark_ckpt.method"
+"""The tag of a node that stands for a method of ours."""
+
 
 def tag(node: JavaObject, name: str, value: str) -> JavaObject:
     """``node``, marked: the node itself is changed."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import Rows, attribute_id, control_attributes
+from spark_ckpt.plan.lineage import WatermarkNode
 
 JavaObject = Any
 
@@ -26,6 +27,8 @@ class Translation(ABC):
         """Those that have to come out, and what they are called."""
         self.output_times: set[int] = set()
         """Columns that a processor puts out, by their ids, which are event times."""
+        self.watermarks: dict[str, WatermarkNode] = {}
+        """By the ids that Spark gives calls of ``withWatermark``."""
 
     @cached_property
     def control_ids(self) -> list[int]:

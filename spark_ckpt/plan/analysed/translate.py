@@ -17,11 +17,14 @@ from spark_ckpt.plan.analysed._duplicates import deduplicate
 from spark_ckpt.plan.analysed._event_times import watermark
 from spark_ckpt.plan.analysed._expands import expand
 from spark_ckpt.plan.analysed._keyed_functions import function_with_state, output_times, processor
+from spark_ckpt.plan.analysed._lateral_joins import lateral_join
 from spark_ckpt.plan.analysed._metrics import metrics
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     analysed,
+    is_stream_join,
     kind_of,
+    with_names,
 )
 from spark_ckpt.plan.analysed._ordered import limit, sort
 from spark_ckpt.plan.analysed._python_functions import map_rows
@@ -31,7 +34,8 @@ from spark_ckpt.plan.analysed._rules import in_stream_form
 from spark_ckpt.plan.analysed._samples import sample
 from spark_ckpt.plan.analysed._sets import set_operation
 from spark_ckpt.plan.analysed._spark_leaves import spark_stream
-from spark_ckpt.plan.analysed._static_joins import join
+from spark_ckpt.plan.analysed._static_joins import static_join
+from spark_ckpt.plan.analysed._stream_joins import stream_join
 from spark_ckpt.plan.analysed._streams_of_plan import StreamsOfPlan, streams_in
 from spark_ckpt.plan.analysed._time_windows import assigned, time_window
 from spark_ckpt.plan.analysed._translation import Translation
@@ -84,7 +88,7 @@ def translated(session: Any, df: SparkDF) -> Translated:
     """
     plan = in_stream_form(analysed(df))
     walk = Walk(session, streams_in(plan))
-    rows = walk.rows(plan)
+    rows = with_names(walk.rows(plan), df.columns)
     check_numbers_stay(walk, plan)
     return Translated(session, rows.recipe, rows.lineage, nullable(rows.schema), walk.steps[0])
 
@@ -125,6 +129,10 @@ def expansion(of: Translation, node: JavaObject) -> Rows:
     return expand(of, node) if window is None else assigned(of, window)
 
 
+def join(of: Translation, node: JavaObject) -> Rows:
+    return stream_join(of, node) if is_stream_join(node) else static_join(of, node)
+
+
 HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
     "projection": projection,
     "row by row": row_by_row,
@@ -139,6 +147,7 @@ HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
     "filter": filtered,
     "function with state": function_with_state,
     "join": join,
+    "lateral join": lateral_join,
     "limit": limit,
     "map rows": map_rows,
     "metrics": metrics,

@@ -11,17 +11,15 @@ from typing import Any
 
 from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.names import checked_name
+from spark_ckpt.plan.analysed._filters_in_front import keeps_state
 from spark_ckpt.plan.analysed._nodes import analysed, kind_of
 from spark_ckpt.plan.analysed._tags import tag, tag_of
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed.ledger import How, entry_of
 
 SparkDF = Any
 JavaObject = Any
 
 _TAG = "spark_ckpt.uid"
-OWN = "spark_ckpt.method"
-"""The tag of a node that stands for a method of ours."""
 _calls = count()
 """A tag has the number of its call of ``uid``: it tells two copies of one node from two operators of one uid."""
 _NAMES_COLUMNS = ("Project", "SubqueryAlias")
@@ -36,9 +34,9 @@ def with_uid(df: SparkDF, uid: str) -> SparkDF:
     """
     checked_name("operator uid", uid, TopologyError)
     node = analysed(df)
-    while kind_of(node) in _NAMES_COLUMNS and not is_operator(node):
+    while kind_of(node) in _NAMES_COLUMNS and not keeps_state(node):
         node = node.child()
-    if not is_operator(node):
+    if not keeps_state(node):
         raise InvalidInputError(
             f"uid({uid!r}): expected a DataFrame that ends with an operator that keeps state, such as "
             f"groupBy(...).agg(...) or dropDuplicates(...), found one that ends with {kind_of(analysed(df))}; call "
@@ -67,7 +65,3 @@ def name_below(node: JavaObject, below: JavaObject, part: str) -> None:
     if found is not None:
         uid, call = found.rsplit(" ", 1)
         tag(below, _TAG, f"{uid}-{part} {call}")
-
-
-def is_operator(node: JavaObject) -> bool:
-    return entry_of(kind_of(node)).how is How.OPERATOR or tag_of(node, OWN) is not None

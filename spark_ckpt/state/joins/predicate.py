@@ -1,7 +1,8 @@
 """Conditions over pairs of rows, one of each side, as Spark evaluates them: true, false or null. Arrow only.
 
-What stands on either side of a comparison is a column: Spark computes it in front of the operator, types alike. So the
-few things done here are comparisons of one type, whose order is Spark's, and its three-valued logic.
+What stands on either side of a comparison is a column: Spark computes it in front of the operator, types alike. So what
+is done here are comparisons of one type, whose order is Spark's, its three-valued logic, and what
+:mod:`spark_ckpt.expressions` has of expressions that mix columns of both sides.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.expressions.comparing import equal, equal_null_safe, less, not_less
+from spark_ckpt.expressions.evaluate import column
+from spark_ckpt.expressions.tree import Tree, may_raise
 
 Columns = Callable[[str], pa.Array]
 """The column of a side, by name, a value a pair."""
@@ -60,7 +63,8 @@ class Both:
     other: Predicate
 
     def evaluate(self, left: Columns, right: Columns) -> pa.Array:
-        return pc.and_kleene(self.one.evaluate(left, right), self.other.evaluate(left, right))
+        one = self.one.evaluate(left, right)
+        return pc.and_kleene(one, _undecided(one, False, self.other, left, right))
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ class Either:
     other: Predicate
 
     def evaluate(self, left: Columns, right: Columns) -> pa.Array:
-        return pc.or_kleene(self.one.evaluate(left, right), self.other.evaluate(left, right))
+        one = self.one.evaluate(left, right)
+        return pc.or_kleene(one, _undecided(one, True, self.other, left, right))
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,35 @@ class Not:
 
     def evaluate(self, left: Columns, right: Columns) -> pa.Array:
         return pc.invert(self.part.evaluate(left, right))
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What an expression says of a pair. Its columns, by their places: whether they are of the left side, and names."""
+
+    tree: Tree
+    columns: tuple[tuple[bool, str], ...]
+
+    def evaluate(self, left: Columns, right: Columns) -> pa.Array:
+        found = [(left if of_left else right)(name) for of_left, name in self.columns]
+        return column(self.tree, found, len(found[0]))
+
+
+def _undecided(one: pa.Array, decided: bool, other: Predicate, left: Columns, right: Columns) -> pa.Array:
+    """``other`` where ``one`` is not ``decided``: what may fail is not computed where Spark does not ask for it."""
+    if not _may_fail(other):
+        return other.evaluate(left, right)
+    asked = pc.fill_null(pc.not_equal(one, decided), True)
+    found = other.evaluate(lambda name: left(name).filter(asked), lambda name: right(name).filter(asked))
+    return pc.replace_with_mask(pa.nulls(len(one), pa.bool_()), asked, found)
+
+
+def _may_fail(predicate: Predicate) -> bool:
+    if isinstance(predicate, Computed):
+        return may_raise(predicate.tree)
+    if isinstance(predicate, Not):
+        return _may_fail(predicate.part)
+    return isinstance(predicate, Both | Either) and (_may_fail(predicate.one) or _may_fail(predicate.other))
 
 
 _OPERATORS: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = {

@@ -116,15 +116,19 @@ class CkptSession(Hinting):
 
         Raises what ``start`` would raise of the plan. ``query.explain()`` has Spark's own plan of a running query.
         """
-        print(translated(self, df).graph())  # noqa: T201
+        if isinstance(df, CkptDataFrame):
+            df.explain()
+        else:
+            print(translated(self, df).graph())  # noqa: T201
 
     def check(self, df: Any, outputMode: str = "append") -> None:
         """Raise what ``df.writeStream.outputMode(outputMode)...start()`` would refuse of the plan of ``df``, without a
         start: what is not translated, names of state that come twice, the output mode, types that no sink takes.
         Options of sinks, and checkpoints that a job would go on from, are looked at by ``start``. Classic Spark.
         """
-        job = translated(self, df)
-        job.graph()
+        job: Any = df if isinstance(df, CkptDataFrame) else translated(self, df)
+        if job is not df:
+            job.graph()  # names what has a name
         job._arrow_schema()
         check_mode(job._lineage, outputMode)
         check_updates(job._lineage, outputMode, self.spark)

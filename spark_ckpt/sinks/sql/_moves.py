@@ -14,7 +14,7 @@ from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _mariadb as mariadb
 from spark_ckpt.sinks.sql._dialects import SEQ, STAGE
 from spark_ckpt.sinks.sql._rules import can_be_null_meanwhile, can_replace_rows
-from spark_ckpt.storage.sql.bad_rows import is_collision
+from spark_ckpt.storage.sql.bad_rows import is_about_row, is_collision
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,13 @@ class Staged:
 
     def last_by_key(self, columns: Sequence[str], keys: Sequence[str]) -> sa.Subquery:
         """The last row of each key has 1 in the last column, :meth:`rank`."""
-        newest: sa.ColumnElement[Any] = sa.func.row_number().over(
-            partition_by=[self.source.c[k] for k in keys], order_by=[c.desc() for c in self.in_order]
-        )
-        if self.are_last:
-            newest = sa.literal_column("1")
+        newest = sa.literal_column("1") if self.are_last else self.newest(keys)
         return self.select(columns).add_columns(newest.label(_rank(columns))).subquery()
+
+    def newest(self, keys: Sequence[str]) -> sa.ColumnElement[Any]:
+        """1 for the last row of each key, 2 for the one before it, and so on."""
+        of_key = [self.source.c[k] for k in keys]
+        return sa.func.row_number().over(partition_by=of_key, order_by=[c.desc() for c in self.in_order])
 
 
 def _rank(columns: Sequence[str]) -> str:
@@ -113,14 +114,30 @@ def put(
         there = sa.not_(last.c[change].in_(REMOVALS))
         _upsert(connection, target, columns, keys, _last(last, columns, named).where(there))
     elif in_mariadb and mariadb.keys_decide(connection, target, columns, keys):
-        in_order = rows.select(columns).order_by(*rows.in_order)
-        connection.execute(mariadb.upsert(target, columns, keys, in_order))
+        try:
+            with connection.begin_nested():
+                in_order = rows.select(columns).order_by(*rows.in_order)
+                connection.execute(mariadb.upsert(target, columns, keys, in_order))
+        except sa.exc.DBAPIError as error:
+            # What is refused may be a row that does not count, as a later one has its key.
+            if rows.are_last or not is_about_row(error.orig):
+                raise
+            connection.execute(mariadb.upsert(target, columns, keys, _last_in_order(rows, columns, keys)))
     else:
         _upsert(connection, target, columns, keys, _last(rows.last_by_key(columns, keys), columns, columns))
 
 
 def _last(ranked: sa.Subquery, columns: Sequence[str], ranked_columns: Sequence[str]) -> sa.Select[Any]:
     return sa.select(*(ranked.c[c] for c in columns)).where(ranked.c[_rank(ranked_columns)] == 1)
+
+
+def _last_in_order(rows: Staged, columns: Sequence[str], keys: Sequence[str]) -> sa.Select[Any]:
+    """The last row of each key, in the order of the commit."""
+    ranked = _rank(columns)
+    place = _rank([*columns, ranked])
+    number = sa.func.row_number().over(order_by=rows.in_order)
+    found = rows.select(columns).add_columns(rows.newest(keys).label(ranked), number.label(place)).subquery()
+    return sa.select(*(found.c[c] for c in columns)).where(found.c[ranked] == 1).order_by(found.c[place])
 
 
 def _upsert(

@@ -25,7 +25,6 @@ class How(Enum):
     """Part of a table that a stream is joined with; Spark keeps it."""
     ABSENT = "absent"
     """No analysed query that can be streamed has it."""
-    NOT_YET = "not yet"
     """A stream of today's methods has it, and this translation does not yet."""
     REFUSED = "refused"
 
@@ -105,8 +104,6 @@ LEDGER = (
     Entry(
         ("Intersect", "Except"), How.OPERATOR, "set operation", "a rule of Spark's writes it as a join of distinct rows"
     ),
-    # --- what today's methods have
-    Entry(("LateralJoin",), How.NOT_YET, "lateral join"),
     # --- where rows begin
     Entry(
         ("StreamingRelationV2", "StreamingRelation"),

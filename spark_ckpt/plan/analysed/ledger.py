@@ -25,7 +25,6 @@ class How(Enum):
     """Part of a table that a stream is joined with; Spark keeps it."""
     ABSENT = "absent"
     """No analysed query that can be streamed has it."""
-    """A stream of today's methods has it, and this translation does not yet."""
     REFUSED = "refused"
 
 

@@ -12,13 +12,12 @@ from spark_ckpt.api._event_time import timed_preview
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.as_called import as_called
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
+from spark_ckpt.plan.functions_with_state import processor_function
 from spark_ckpt.plan.key_columns import arrow_columns, column_named
-from spark_ckpt.plan.processor_variables import as_struct, variables_of
-from spark_ckpt.plan.session_confs import pandas_options
-from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.plan.processor_variables import as_struct
 from spark_ckpt.sources.initial_rows import initial_rows
 from spark_ckpt.state.processors.declared import INITIAL
-from spark_ckpt.state.processors.function import TIME_MODES, ProcessorFunction
+from spark_ckpt.state.processors.function import TIME_MODES
 
 if TYPE_CHECKING:
     from spark_ckpt.api.dataframe import CkptDataFrame
@@ -104,25 +103,14 @@ def _transformed(
     mode = _time_mode(time_mode)
     if output_mode.lower() not in ("append", "update"):
         raise InvalidInputError(f"outputMode must be append or update, found {output_mode!r}")
-    columns, conf, struct = grouped._columns, parent._session.spark.conf, as_struct(output)
+    columns, struct = grouped._columns, as_struct(output)
     time = _output_time(parent, struct, event_time) if event_time else None
     keys = grouped._keys.named_for(columns, [])
     if initial is not None:
         grouped = grouped._over(_with_initial(name, parent, keys, initial, uid))
-    function = ProcessorFunction(
-        as_called(processor, parent._session.spark),
-        variables_of(processor, mode, keys.schema.names),
-        arrow_schema(keys.schema),
-        arrow_columns(parent.schema, columns),
-        arrow_schema(struct),
-        output_struct=struct.json(),
-        time_mode=mode,
-        pandas=pandas,
-        session_timezone=conf.get("spark.sql.session.timeZone"),
-        options=pandas_options(conf),
-        initial=initial is not None,
-        output_time=time,
-    )
+    spark, inputs = parent._session.spark, arrow_columns(parent.schema, columns)
+    user, with_initial = as_called(processor, spark), initial is not None
+    function = processor_function(spark, user, keys, inputs, struct, mode, pandas, with_initial, time)
     needed = [*columns, INITIAL] if function.initial else columns
     made: CkptDataFrame = grouped._operator(uid, function, needed, keys, output_mode.lower())
     if time is None:

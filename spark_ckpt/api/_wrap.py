@@ -29,7 +29,9 @@ def wrapped(session: CkptSession, df: Any) -> CkptDataFrame:
     require_control(df.columns)
     if session._translates:
         return _as_it_is(session, stream, df)
-    begun = _begun(session, stream)
+    own, recipe, source = _begun(session, stream)
+    preview = own.preview(with_control(source.schema))
+    begun = CkptDataFrame(own, recipe, Lineage(1, (source,)), preview)
     if stream.bare:
         return begun
     done = begun._operation(_OPERATION, stream.graft, check=True, stays="it was written in plain Spark")
@@ -37,8 +39,8 @@ def wrapped(session: CkptSession, df: Any) -> CkptDataFrame:
     return CkptDataFrame(done._session, done._recipe, lineage, done._preview)
 
 
-def _begun(session: CkptSession, stream: PlainStream) -> Any:
-    """The reader alone."""
+def _begun(session: CkptSession, stream: PlainStream) -> tuple[CkptSession, Recipe, SourceNode]:
+    """The reader alone, and the session with its settings."""
     given = {k: v for k, v in stream.options.items() if is_job_option(k) and k.lower() != "lanes"}
     own = CkptSession(session.spark, {**session._given, **given})
     config = own.config()
@@ -48,16 +50,13 @@ def _begun(session: CkptSession, stream: PlainStream) -> Any:
     uid = next((v for k, v in stream.options.items() if k.lower() == "uid"), None)
     node = SourceNode(spec.inner, spec.options, schema, uid, config.lanes)
     full = with_control(schema)
-    recipe = Recipe(lambda _ctx: Chain(node, full))
-    if session._translates:
-        return own, recipe, node
-    return CkptDataFrame(own, recipe, Lineage(1, (node,)), own.preview(full))
+    return own, Recipe(lambda _ctx: Chain(node, full)), node
 
 
 def _as_it_is(session: CkptSession, stream: PlainStream, df: Any) -> Any:
     """What the plan of ``df`` puts out, control rows among it."""
     own, begun, source = _begun(session, stream)
-    preview = own.preview(with_control(StructType([f for f in stream.schema if f.name not in CONTROL_COLUMNS])))
+    preview = own.preview(with_control(source.schema))
     done = stream.graft(preview)
     check_operation(_OPERATION, preview, plan_nodes(preview), done, False)
     schema = StructType([f for f in df.schema if f.name not in CONTROL_COLUMNS])

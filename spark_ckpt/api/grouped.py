@@ -27,15 +27,14 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.as_called import as_called
 from spark_ckpt.plan.columns import refuse_repeated
-from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
-from spark_ckpt.plan.session_confs import pandas_options
+from spark_ckpt.plan.functions_with_state import pandas_function, with_stored_names
+from spark_ckpt.plan.key_columns import Keys, arrow_columns
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.aggregates.kinds import Rules
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
 from spark_ckpt.state.functions.base import StateFunction
-from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.topn.function import TopN
 
 _AGGREGATE_CONFS = {"ansi": "spark.sql.ansi.enabled", "nan_for_one": "spark.sql.legacy.statisticalAggregate"}
@@ -224,22 +223,11 @@ class CkptGroupedData(Aggregation, BatchGroups, Processors, TopRows, Hinting):
             return self._by_columns().applyInPandasWithState(*given, uid=uid)
         columns = self._columns
         output, state = _struct(outputStructType), _struct(stateStructType)
-        conf = self._parent._session.spark.conf
-        state = T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in state.fields])
+        spark, state = self._parent._session.spark, with_stored_names(state)
         keys = self._keys.named_for(columns, state.names)
-        function = PandasStateFunction(
-            as_called(func, self._parent._session.spark),
-            arrow_schema(keys.schema),
-            arrow_columns(self._parent.schema, columns),
-            arrow_schema(output),
-            arrow_schema(state),
-            output_struct=output.json(),
-            state_struct=state.json(),
-            timeout=_timeout(timeoutConf),
-            session_timezone=conf.get("spark.sql.session.timeZone"),
-            has_watermark=bool(self._parent._lineage.watermarks),
-            options=pandas_options(conf),
-        )
+        inputs, watermark = arrow_columns(self._parent.schema, columns), bool(self._parent._lineage.watermarks)
+        user, timeout = as_called(func, spark), _timeout(timeoutConf)
+        function = pandas_function(spark, user, keys, inputs, output, state, timeout, watermark)
         return self._operator(uid, function, columns, keys, outputMode.lower())
 
     def applyInArrowWithState(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_ckpt.api._functions import as_sink, batch_function, each_row, sink_named
@@ -46,7 +47,6 @@ class CkptDataStreamWriter(Hinting):
     def __init__(self, df: Any, session: Any = None) -> None:
         self._df = df
         self._session = df._session if session is None else session
-        self._jobs: dict[int, Any] = {}
         self._format: Any = None
         self._options: dict[str, str] = {}
         self._more: list[tuple[Any, dict[str, Any]]] = []
@@ -249,12 +249,15 @@ class CkptDataStreamWriter(Hinting):
         return CkptQuery(start_query(request))
 
     def _job(self, rows: Any) -> Any:
-        """Rows as a job. Translated once, as :meth:`outputMode` looks at it before :meth:`start` does."""
+        """``rows`` as a job: the DataFrame, or what sinks need of it beside its own columns."""
         if isinstance(rows, CkptDataFrame):
             return rows
-        if id(rows) not in self._jobs:
-            self._jobs[id(rows)] = rows, translated(self._session, rows)
-        return self._jobs[id(rows)][1]
+        return self._own_job if rows is self._df else translated(self._session, rows)
+
+    @cached_property
+    def _own_job(self) -> Any:
+        """Translated once: :meth:`outputMode` looks at it before :meth:`start` does."""
+        return translated(self._session, self._df)
 
     def _as_spark_takes(self, options: dict[str, Any], job_options: dict[str, str]) -> list[tuple[Any, dict[str, Any]]]:
         """All sinks; the first with ``options``."""

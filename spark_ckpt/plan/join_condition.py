@@ -20,7 +20,7 @@ from spark_ckpt.plan.join_sides import LEFT, RIGHT, Sides, SparkDF
 from spark_ckpt.plan.key_columns import written
 from spark_ckpt.state.joins.predicate import Both, Compared, Either, Not, OfSide, Predicate
 
-_FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 ORDERED = (
     T.NumericType,
     T.BooleanType,
@@ -112,7 +112,7 @@ class _Splitter:
             self.parts.alone[side].append(self._sides.on(conjunct, side))
             return
         op, args = self._sides.shape(conjunct)
-        pair = self._pair(args) if op in _FLIPPED else None
+        pair = self._pair(args) if op in FLIPPED else None
         if pair is not None and op in ("=", "<=>"):
             self.key(*pair, op == "<=>")
             return
@@ -178,7 +178,7 @@ class _Splitter:
         if op == "not":
             part = self._predicate(args[0])
             return None if part is None else Not(part)
-        return self._compared(op, args) if op in _FLIPPED else None
+        return self._compared(op, args) if op in FLIPPED else None
 
     def _both(self, args: list[Column], kind: Any) -> Predicate | None:
         one, other = (self._predicate(a) for a in args)
@@ -197,7 +197,7 @@ class _Splitter:
             for side in (LEFT, RIGHT)
         ]
         turned = self._sides.side(args[0]) == RIGHT
-        return Compared(_FLIPPED[op] if turned else op, names[LEFT], names[RIGHT])
+        return Compared(FLIPPED[op] if turned else op, names[LEFT], names[RIGHT])
 
     def _operand(self, side: int, column: Column) -> str:
         computed = self.parts.computed[side]

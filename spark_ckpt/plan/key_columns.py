@@ -68,6 +68,19 @@ class Keys:
     called: Mapping[str, str] = field(default_factory=dict)
     copied: frozenset[str] = frozenset()
 
+    @classmethod
+    def of_columns(cls, fields: Sequence[T.StructField]) -> Keys:
+        """Keys that are these columns, as they are."""
+        names = [f.name for f in fields]
+        kept = T.StructType([T.StructField(f.name, f.dataType, True) for f in fields])
+        return cls({name: F.col(quoted(name)) for name in names}, kept, frozenset(names))
+
+    def noting(self, fields: Sequence[T.StructField]) -> Keys:
+        """These, with the metadata of ``fields``, one for each, and which of them are event times."""
+        delays = [f.metadata.get(DELAY_KEY) for f in fields]
+        delays_ms = tuple(None if delay is None else int(delay) for delay in delays)
+        return replace(self, delays_ms=delays_ms, notes=tuple(dict(f.metadata) for f in fields))
+
     @property
     def event_time(self) -> str | None:
         """The name in the state of the first one that is an event time."""

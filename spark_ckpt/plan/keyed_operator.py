@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
@@ -114,6 +115,22 @@ def _node(
 def checked_uid(uid: str | None) -> str | None:
     """None: it is named later, by ``uid(...)`` or by the start. Raises ``TopologyError`` for what is no name."""
     return None if uid is None else checked_name("operator uid", uid, TopologyError)
+
+
+def uid_of_use(uses: Counter[tuple[str, Any]], uid: str, operator: Any) -> str:
+    """What each use of one ``operator`` is called, counted in ``uses``: by its uid, the second one ``totals-2``."""
+    uses[uid, operator] += 1
+    number = uses[uid, operator]
+    return uid if number == 1 else f"{uid}-{number}"
+
+
+def no_operator(uid: str, found: str) -> InvalidInputError:
+    """Of ``uid`` behind ``found``, which keeps no state."""
+    return InvalidInputError(
+        f"uid({uid!r}): expected a DataFrame that ends with an operator that keeps state, such as "
+        f"groupBy(...).agg(...) or dropDuplicates(...), found one that ends with {found}; call uid right behind the "
+        "operator"
+    )
 
 
 def _event_time(upstream: Upstream, function: StateFunction, asked: Collection[str] | None) -> str | None:

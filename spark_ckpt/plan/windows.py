@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from spark_ckpt.plan.durations import simple_ms
 from spark_ckpt.plan.java_classes import COLUMN, java_class
@@ -26,6 +26,19 @@ WINDOW_KEYS = {"window": "spark.timeWindow", "session_window": "spark.sessionWin
 
 SIZE_KEY = "spark_ckpt.windowMicros"
 """What we note of a window's column: its length, by which it can be a key again."""
+
+
+def without_zone(field: StructField) -> bool:
+    """Whether the times of the windows in the column ``field`` have no zone."""
+    kind = field.dataType
+    assert isinstance(kind, StructType)
+    return isinstance(kind.fields[0].dataType, TimestampNTZType)
+
+
+def in_place(schema: StructType, start: str, name: str, field: StructField) -> StructType:
+    """``schema`` with windows as ``field`` shows them, called ``name``, in the place of their ``start``."""
+    shown = StructField(name, field.dataType, True, field.metadata)
+    return StructType([shown if f.name == start else f for f in schema.fields])
 
 
 @dataclass(frozen=True)

@@ -49,13 +49,13 @@ from spark_ckpt.plan.analysed._time_windows import (
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.carried_keys import carried, given_back, is_carried
-from spark_ckpt.plan.columns import free, quoted
-from spark_ckpt.plan.event_time import DELAY_KEY
+from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, frame_of, java_class
 from spark_ckpt.plan.key_columns import Keys, stored_name
 from spark_ckpt.plan.key_types import check_key
-from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
+from spark_ckpt.plan.keyed_operator import keyed_rows
 from spark_ckpt.plan.udf_plan import seq_items
+from spark_ckpt.plan.windows import in_place
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.runtime.windows import ShowWindows
 from spark_ckpt.state.aggregates.function import AggregateFunction
@@ -193,9 +193,8 @@ def _operator(
     wanted: Sequence[str],
     mode: str | None,
 ) -> Rows:
-    upstream = Upstream(read.recipe, read.lineage, read.schema, lambda ctx: ctx.chain(read.recipe))
     inputs = [f.name for f in read.schema.fields if f.name in wanted]
-    made = keyed_rows(upstream, given_uid(of, grouped.node), function, inputs, by, mode)
+    made = keyed_rows(read.upstream(), given_uid(of, grouped.node), function, inputs, by, mode)
     return Rows(made.recipe, made.lineage, new_attributes(made.schema), made.schema)
 
 
@@ -284,23 +283,14 @@ def _given_back(of: Translation, grouped: _Grouped, kept: Rows) -> Rows:
 
 
 def _keys(names: list[str], read: Rows) -> Keys:
-    by_name = {f.name: f for f in read.schema.fields}
-    fields = [by_name[name] for name in names]
-    delays = [f.metadata.get(DELAY_KEY) for f in fields]
-    return Keys(
-        {name: F.col(quoted(name)) for name in names},
-        T.StructType([T.StructField(f.name, f.dataType, True) for f in fields]),
-        frozenset(names),
-        tuple(None if delay is None else int(delay) for delay in delays),
-        notes=tuple(dict(f.metadata) for f in fields),
-    )
+    fields = [read.schema[name] for name in names]
+    return Keys.of_columns(fields).noting(fields)
 
 
 def _with_shown(kept: Rows, key: str, grouped: _Grouped, window: Windowed) -> Rows:
     """The operator's output, with the window as Spark shows it in place of its start."""
     name, found = grouped.key_names[grouped.window_place], window.window
-    shown = T.StructField(name, found.field.dataType, True, found.field.metadata)
-    schema = T.StructType([shown if f.name == key else f for f in kept.schema.fields])
+    schema = in_place(kept.schema, key, name, found.field)
     return python_step(kept, ShowWindows(key, name, found.size.size, found.local), new_attributes(schema), schema)
 
 

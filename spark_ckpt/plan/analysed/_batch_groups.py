@@ -38,7 +38,7 @@ from spark_ckpt.plan.event_time import kept_by_name
 from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.session_confs import pandas_options
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.batch_groups import BY, Form, Frames, Tables, around_both_sides, around_control_rows
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.types import CTL, STREAM_MASK, TAG
@@ -54,7 +54,7 @@ def batch_groups(of: Translation, node: JavaObject) -> Rows:
     """Where a barrier lies within a batch, the rows in front of it and those behind it are groups of their own."""
     if tag_of(node, OWN) is not None:
         return own_operator(of, node)
-    side = _stream_side(of, node.child(), len(items_of(node.groupingAttributes())))
+    side = _stream_side(of, node.child(), len(seq_items(node.groupingAttributes())))
     rows = side.rows
     out = with_control(kept_by_name(schema_of(node), rows.schema))
     portions = int(node.functionExpr().evalType()) in _PORTIONS
@@ -135,7 +135,7 @@ def _table_side(of: Translation, grouped: JavaObject, count: int) -> _TableSide:
 
 def _split(grouped: JavaObject, count: int) -> tuple[list[JavaObject], list[str]]:
     """The columns, the hidden ones among them, and the names of the keys."""
-    listed = items_of(grouped.projectList())
+    listed = seq_items(grouped.projectList())
     columns, keys = listed[count:], []
     known = {attribute_id(c): str(c.name()) for c in columns}
     for i, key in enumerate(listed[:count]):

@@ -13,7 +13,7 @@ from spark_ckpt.plan.analysed._nodes import expression_class, is_stream_join, ki
 from spark_ckpt.plan.analysed._tags import OWN, tag_of
 from spark_ckpt.plan.analysed.ledger import How, entry_of
 from spark_ckpt.plan.java_classes import OPTION, java_class, to_seq
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import seq_items
 
 JavaObject = Any
 
@@ -35,7 +35,7 @@ def with_filters_in_front(plain: JavaObject, pushed: JavaObject) -> JavaObject:
         return pushed
     chain, node = _down(plain)
     other = _down(pushed)[1]
-    inputs, others = items_of(node.children()), items_of(other.children())
+    inputs, others = seq_items(node.children()), seq_items(other.children())
     if kind_of(node) != kind_of(other) or len(inputs) != len(others):
         return plain
     made = _joined(node, other) if is_stream_join(node) else node
@@ -48,7 +48,7 @@ def with_filters_in_front(plain: JavaObject, pushed: JavaObject) -> JavaObject:
 def _down(node: JavaObject) -> tuple[list[JavaObject], JavaObject]:
     """The nodes of one child each, down to an operator or to a node of several children, and that."""
     chain = []
-    while not keeps_state(node) and len(children := items_of(node.children())) == 1:
+    while not keeps_state(node) and len(children := seq_items(node.children())) == 1:
         chain.append(node)
         (node,) = children
     return chain, node

@@ -25,11 +25,11 @@ from spark_ckpt.plan.distinct_keys import as_text
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.in_arrow import RowColumns, StaysError, Trees
 from spark_ckpt.plan.java_classes import CATALYST, OPTION, java_class
-from spark_ckpt.plan.join_condition import ORDERED, Bound, Key, Parts
+from spark_ckpt.plan.join_condition import FLIPPED, ORDERED, Bound, Key, Parts
 from spark_ckpt.plan.join_rules import Times
 from spark_ckpt.plan.join_sides import LEFT, RIGHT
 from spark_ckpt.plan.key_columns import is_key
-from spark_ckpt.plan.udf_plan import NodeCopies, items_of
+from spark_ckpt.plan.udf_plan import NodeCopies, items_of, seq_items
 from spark_ckpt.state.joins.predicate import Both, Compared, Computed, Either, Not, OfSide, Predicate
 
 JavaObject = Any
@@ -43,7 +43,6 @@ _OPERATORS = {
     "GreaterThanOrEqual": ">=",
 }
 _ORDERING = ("LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual")
-_FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _HELPER = f"{CATALYST}.analysis.StreamingJoinHelper"
 _ANY_WATERMARK_MS = 1 << 41
 """Spark gives the time until which rows are kept for a watermark; the difference is the same for all."""
@@ -139,7 +138,7 @@ class SplitCondition:
         """What a comparison compares, the left side's first; None unless each is of a side of its own."""
         if kind_of(e) not in _OPERATORS:
             return None
-        one, other = items_of(e.children())
+        one, other = seq_items(e.children())
         found = (self._sides.reads(one), self._sides.reads(other))
         if found == ((LEFT,), (RIGHT,)):
             return one, other
@@ -170,7 +169,7 @@ class SplitCondition:
             side = LEFT if reads == (LEFT,) else RIGHT
             return OfSide(self._operand(side, e), side == LEFT)
         if kind in ("And", "Or"):
-            one, other = map(self._predicate, items_of(e.children()))
+            one, other = map(self._predicate, seq_items(e.children()))
             return None if one is None or other is None else (Both if kind == "And" else Either)(one, other)
         if kind == "Not":
             part = self._predicate(e.child())
@@ -182,8 +181,8 @@ class SplitCondition:
         if pair is None or not _is_ordered(type_of(pair[LEFT])):
             return None
         names = [self._sides.name(pair[side], side) or self._operand(side, pair[side]) for side in (LEFT, RIGHT)]
-        op, turned = _OPERATORS[kind_of(e)], self._sides.reads(items_of(e.children())[0]) == (RIGHT,)
-        return Compared(_FLIPPED[op] if turned else op, names[LEFT], names[RIGHT])
+        op, turned = _OPERATORS[kind_of(e)], self._sides.reads(seq_items(e.children())[0]) == (RIGHT,)
+        return Compared(FLIPPED[op] if turned else op, names[LEFT], names[RIGHT])
 
     def _computed(self, e: JavaObject) -> Predicate | None:
         """An expression over columns of both sides, in Arrow."""

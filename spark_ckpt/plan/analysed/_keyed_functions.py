@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.plan.analysed._initial_rows import with_initial_rows
@@ -14,23 +13,17 @@ from spark_ckpt.plan.analysed._nodes import Rows, attribute_id, output_of, schem
 from spark_ckpt.plan.analysed._python_functions import function_of
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.uids import given_uid
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.functions_with_state import pandas_function, processor_function, with_stored_names
 from spark_ckpt.plan.java_classes import frame_of
-from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
+from spark_ckpt.plan.key_columns import Keys, arrow_columns
 from spark_ckpt.plan.key_types import check_key_of_function
-from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
-from spark_ckpt.plan.processor_variables import variables_of
-from spark_ckpt.plan.session_confs import pandas_options
+from spark_ckpt.plan.keyed_operator import keyed_rows
 from spark_ckpt.plan.udf_plan import seq_items
-from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.base import StateFunction
-from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.processors.declared import INITIAL
-from spark_ckpt.state.processors.function import ProcessorFunction
 
 JavaObject = Any
 
-_ZONE = "spark.sql.session.timeZone"
 _TIME_MODES = {"NoTime": "None", "ProcessingTime": "ProcessingTime", "EventTime": "EventTime"}
 """Spark's objects -> what PySpark calls them."""
 
@@ -40,21 +33,11 @@ def function_with_state(of: Translation, node: JavaObject) -> Rows:
     rows = with_own_names(of.rows(node.child()))
     state = T._parse_datatype_json_string(node.stateType().json())
     assert isinstance(state, T.StructType)
-    state = T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in state.fields])
+    state = with_stored_names(state)
     keys = _keys(rows, seq_items(node.groupingAttributes()), state.names)
-    output, conf = schema_of(node), of.spark.conf
-    function = PandasStateFunction(
-        function_of(node),
-        arrow_schema(keys.schema),
-        arrow_columns(rows.schema, rows.schema.names),
-        arrow_schema(output),
-        arrow_schema(state),
-        output_struct=output.json(),
-        state_struct=state.json(),
-        timeout=str(node.timeout().toString()),
-        session_timezone=conf.get(_ZONE),
-        has_watermark=bool(rows.lineage.watermarks),
-        options=pandas_options(conf),
+    inputs, watermark = arrow_columns(rows.schema, rows.schema.names), bool(rows.lineage.watermarks)
+    function = pandas_function(
+        of.spark, function_of(node), keys, inputs, schema_of(node), state, str(node.timeout().toString()), watermark
     )
     return _operator(node, rows, function, keys, given_uid(of, node), rows.schema.names)
 
@@ -66,20 +49,10 @@ def processor(of: Translation, node: JavaObject) -> Rows:
     columns, keys = rows.schema.names, _keys(rows, list(output_of(grouped))[:count], [])
     pandas, initial = str(node.userFacingDataType().toString()) == "pandas", bool(node.hasInitialState())
     user, mode = _processor_of(node), _TIME_MODES[str(node.timeMode().toString())]
-    output, conf = schema_of(node), of.spark.conf
-    function = ProcessorFunction(
-        user,
-        variables_of(user, mode, keys.schema.names),
-        arrow_schema(keys.schema),
-        arrow_columns(rows.schema, columns),
-        arrow_schema(output),
-        output_struct=output.json(),
-        time_mode=mode,
-        pandas=pandas,
-        session_timezone=conf.get(_ZONE),
-        options=pandas_options(conf),
-        initial=initial,
-        output_time=next((str(a.name()) for a in output_of(node) if attribute_id(a) in of.output_times), None),
+    output_time = next((str(a.name()) for a in output_of(node) if attribute_id(a) in of.output_times), None)
+    inputs = arrow_columns(rows.schema, columns)
+    function = processor_function(
+        of.spark, user, keys, inputs, schema_of(node), mode, pandas, initial=initial, output_time=output_time
     )
     if initial:
         state = frame_of(node.initialState(), of.spark)
@@ -103,15 +76,12 @@ def _keys(rows: Rows, grouping: list[JavaObject], state: list[str]) -> Keys:
     fields = [rows.schema.fields[rows.place(key)] for key in grouping]
     for f in fields:
         check_key_of_function(f)
-    names = [f.name for f in fields]
-    kept = T.StructType([T.StructField(f.name, f.dataType, True) for f in fields])
-    return Keys({n: F.col(quoted(n)) for n in names}, kept, frozenset(names)).named_for(rows.schema.names, state)
+    return Keys.of_columns(fields).named_for(rows.schema.names, state)
 
 
 def _operator(
     node: JavaObject, rows: Rows, function: StateFunction, keys: Keys, uid: str | None, columns: list[str]
 ) -> Rows:
-    upstream = Upstream(rows.recipe, rows.lineage, rows.schema, lambda ctx: ctx.chain(rows.recipe))
     mode = str(node.outputMode().toString()).lower()
-    made = keyed_rows(upstream, uid, function, columns, keys, mode)
+    made = keyed_rows(rows.upstream(), uid, function, columns, keys, mode)
     return Rows(made.recipe, made.lineage, output_of(node), made.schema)

@@ -30,7 +30,7 @@ from spark_ckpt.plan.analysed._sub_queries import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.java_classes import OPTION, frame_of, java_class, to_seq
 from spark_ckpt.plan.spark_errors import unsupported
-from spark_ckpt.plan.udf_plan import NodeCopies, items_of
+from spark_ckpt.plan.udf_plan import NodeCopies, items_of, seq_items
 
 JavaObject = Any
 
@@ -71,7 +71,7 @@ def _projected(of: Translation, node: JavaObject, rows: Rows, nodes: list[JavaOb
         own = copies.with_expressions(below, lambda e: _of_row(copies, e))
         leaf = relation(rows.attributes)
         if kind_of(own) == "Project":
-            made = project([*kept, *items_of(own.projectList())], leaf)
+            made = project([*kept, *seq_items(own.projectList())], leaf)
         elif kind_of(own) == "Filter":
             made = filtered(own.condition(), leaf)
         else:

@@ -13,8 +13,9 @@ from pyspark.sql import types as T
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.java_classes import CATALYST, EXPRESSION_UTILS, OPTION, java_class, to_seq
+from spark_ckpt.plan.keyed_operator import Upstream
 from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.udf_plan import items_of, seq_items
+from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.operations import Renamed
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.types import CTL, TAG
@@ -48,6 +49,10 @@ class Rows:
     def place(self, attribute: JavaObject) -> int:
         """Which column ``attribute`` refers to."""
         return self.ids.index(attribute_id(attribute))
+
+    def upstream(self) -> Upstream:
+        """As a keyed operator gets them."""
+        return Upstream(self.recipe, self.lineage, self.schema, lambda ctx: ctx.chain(self.recipe))
 
 
 def own_names(names: Iterable[str]) -> list[str]:
@@ -118,7 +123,7 @@ def parts_of(condition: JavaObject) -> list[JavaObject]:
     """What it says all of."""
     if kind_of(condition) != "And":
         return [condition]
-    return [part for child in items_of(condition.children()) for part in parts_of(child)]
+    return [part for child in seq_items(condition.children()) for part in parts_of(child)]
 
 
 def walk(node: JavaObject) -> Iterator[JavaObject]:
@@ -186,7 +191,7 @@ def resolved(df: SparkDF, columns: Sequence[Column]) -> list[JavaObject]:
     if not columns:
         return []
     named = [column.alias(f"c{place}") for place, column in enumerate(columns)]
-    return [e.child() for e in items_of(analysed(df.select(*named)).projectList())]
+    return [e.child() for e in seq_items(analysed(df.select(*named)).projectList())]
 
 
 def expression_class(name: str) -> Any:

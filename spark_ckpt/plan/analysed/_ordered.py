@@ -28,9 +28,8 @@ from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.first_rows import first_rows, of_result
 from spark_ckpt.plan.java_classes import frame_of, to_seq
-from spark_ckpt.plan.keyed_operator import Upstream
 from spark_ckpt.plan.spark_errors import SORTING, unsupported
-from spark_ckpt.plan.udf_plan import items_of, seq_items
+from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.types import TAG
 
 JavaObject = Any
@@ -48,7 +47,7 @@ def sort(of: Translation, node: JavaObject) -> Rows:
 def _sorted(spark: Any, node: JavaObject, columns: ControlColumns, child: JavaObject) -> JavaObject:
     frame = frame_of(child, spark)
     together = frame.repartition(1) if getattr(node, "global")() else frame
-    (by_epoch,) = items_of(analysed(together.sortWithinPartitions(F.col(TAG))).order())
+    (by_epoch,) = seq_items(analysed(together.sortWithinPartitions(F.col(TAG))).order())
     orders = [_of_data_rows(order, columns) for order in seq_items(node.order())]
     return plan_class("Sort")(to_seq([by_epoch, *orders]), False, analysed(together), node.hint())
 
@@ -67,6 +66,5 @@ def limit(of: Translation, node: JavaObject) -> Rows:
     if rows.lineage.is_sorted:
         lineage = replace(rows.lineage, is_limited=True)
         return replace(rows, recipe=Recipe(lambda ctx: of_result(ctx, rows.recipe, n), (rows.recipe,)), lineage=lineage)
-    upstream = Upstream(rows.recipe, rows.lineage, rows.schema, lambda ctx: ctx.chain(rows.recipe))
-    made = first_rows(upstream, n, given_uid(of, node))
+    made = first_rows(rows.upstream(), n, given_uid(of, node))
     return Rows(made.recipe, made.lineage, rows.attributes, made.schema)

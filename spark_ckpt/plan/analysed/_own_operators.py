@@ -38,13 +38,13 @@ from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._updates import are_updates
 from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.chain import Chain
-from spark_ckpt.plan.columns import quoted, refuse_repeated
+from spark_ckpt.plan.columns import refuse_repeated
 from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.key_columns import Keys, stored_name
 from spark_ckpt.plan.key_types import check_key
 from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import items_of, seq_items
 from spark_ckpt.runtime.stateless import spark_schema
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.topn.function import TopN
@@ -88,7 +88,7 @@ class Groups:
     @property
     def keys(self) -> Keys:
         """Under the names that Spark gives them."""
-        expressions = items_of(analysed(self.df.select(*self.by)).projectList()) if self.by else []
+        expressions = seq_items(analysed(self.df.select(*self.by)).projectList()) if self.by else []
         fields = self.df.select(*self.by).schema.fields if self.by else [T.StructField(ALL_ROWS, T.IntegerType())]
         for f in fields:
             check_key(f)
@@ -124,13 +124,11 @@ def own_operator(of: Translation, node: JavaObject) -> Rows:
     """A ``FlatMapGroupsInArrow`` with the tag of a method of ours."""
     asked: OwnOperator = function_of(node).asked
     grouped = node.child()
-    listed = items_of(grouped.projectList())
-    count = len(items_of(node.groupingAttributes()))
+    listed = seq_items(grouped.projectList())
+    count = len(seq_items(node.groupingAttributes()))
     rows = _with_keys(of, of.rows(grouped.child()), asked, listed[:count], listed[count:])
     _check_updates(asked, rows.lineage)
-    fields = [rows.schema[name] for name in asked.keys]
-    kept = T.StructType([T.StructField(f.name, f.dataType, True) for f in fields])
-    keys = Keys({k: F.col(quoted(k)) for k in asked.keys}, kept, frozenset(asked.keys))
+    keys = Keys.of_columns([rows.schema[name] for name in asked.keys])
 
     def in_spark(ctx: Any) -> Chain:
         chain = ctx.chain(rows.recipe)

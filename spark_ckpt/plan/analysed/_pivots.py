@@ -15,7 +15,7 @@ from spark_ckpt.plan.analysed._rules import folded
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.uids import name_below
 from spark_ckpt.plan.java_classes import OPTION, frame_of, java_class, to_seq
-from spark_ckpt.plan.udf_plan import NodeCopies, items_of
+from spark_ckpt.plan.udf_plan import NodeCopies, seq_items
 
 JavaObject = Any
 
@@ -28,11 +28,11 @@ _ARRAY_TYPE = "org.apache.spark.sql.types.ArrayType"
 def without_pivots(of: Translation, node: JavaObject) -> JavaObject:
     """An ``Aggregate``, with an array of first values in place of each ``PivotFirst``: there is at most one row of each
     value. If it has a uid, the aggregation below it has that with ``-values`` behind it."""
-    found = [pivot for e in items_of(node.aggregateExpressions()) for pivot in _pivots(e)]
+    found = [pivot for e in seq_items(node.aggregateExpressions()) for pivot in _pivots(e)]
     if not found:
         return node
     copies, below = NodeCopies(of.spark), node.child()
-    pivoted, keys = attribute_id(found[0].pivotColumn()), len(items_of(below.groupingExpressions()))
+    pivoted, keys = attribute_id(found[0].pivotColumn()), len(seq_items(below.groupingExpressions()))
     names = {attribute_id(a): f"{_RESULT}{i - keys}" for i, a in enumerate(output_of(below))} | {pivoted: _VALUE}
 
     def firsts(e: JavaObject) -> JavaObject:
@@ -47,7 +47,7 @@ def _pivots(e: JavaObject) -> Iterator[JavaObject]:
     if _is_pivot(e):
         yield e.aggregateFunction()
     else:
-        for child in items_of(e.children()):
+        for child in seq_items(e.children()):
             yield from _pivots(child)
 
 

@@ -38,7 +38,7 @@ from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.key_columns import stored_name
 from spark_ckpt.plan.spark_errors import no_window_function
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import items_of, seq_items
 from spark_ckpt.state.topn.ordering import OrderBy
 
 JavaObject = Any
@@ -69,7 +69,7 @@ class Number:
     @property
     def ids(self) -> set[int]:
         """Of the columns that are the same for all rows that ever have a number."""
-        keys = (k for k in items_of(self.window.partitionSpec()) if kind_of(k) == "AttributeReference")
+        keys = (k for k in seq_items(self.window.partitionSpec()) if kind_of(k) == "AttributeReference")
         return {attribute_id(self.rank), *map(attribute_id, keys)}
 
     def is_rank(self, e: JavaObject) -> bool:
@@ -78,7 +78,7 @@ class Number:
 
     def bound(self, part: JavaObject) -> int | None:
         """The last number that ``part`` of a condition lets through; None: it says nothing of that."""
-        kind, sides = kind_of(part), items_of(part.children())
+        kind, sides = kind_of(part), seq_items(part.children())
         if kind == "Between":
             value, _least, most = items_of(part.parameters())
             kind, sides = "LessThanOrEqual", [value, most]
@@ -106,11 +106,11 @@ def _number_below(node: JavaObject) -> Number | None:
     below = node.child()
     while kind_of(below) in _BETWEEN:
         if kind_of(below) == "Project":
-            aliases = [e for e in items_of(below.projectList()) if kind_of(e) == "Alias"]
+            aliases = [e for e in seq_items(below.projectList()) if kind_of(e) == "Alias"]
             same = {attribute_id(e): attribute_id(e.child()) for e in aliases if _is_column(e.child())}
             outer = {one: same.get(other, other) for one, other in outer.items()}
         below = below.child()
-    made = items_of(below.windowExpressions()) if kind_of(below) == "Window" else []
+    made = seq_items(below.windowExpressions()) if kind_of(below) == "Window" else []
     if len(made) != 1 or attribute_id(made[0]) not in outer.values():
         return None
     return Number(below, made[0], outer)
@@ -150,10 +150,10 @@ def check_numbers_stay(of: Translation, plan: JavaObject) -> None:
 def _renamed(node: JavaObject) -> Iterator[tuple[JavaObject, JavaObject]]:
     """Attributes of ``node``, and those of its children that they are."""
     if kind_of(node) == "Union":
-        for child in items_of(node.children()):
+        for child in seq_items(node.children()):
             yield from zip(output_of(node), output_of(child), strict=True)
     elif kind_of(node) == "Project":
-        for e in items_of(node.projectList()):
+        for e in seq_items(node.projectList()):
             value = _uncast(e.child()) if kind_of(e) == "Alias" else e
             if _is_column(value):
                 yield e, value
@@ -171,7 +171,7 @@ def ranked(of: Translation, node: JavaObject) -> Rows:
             str(name),
         )
     rows = _with_texts(of.rows(node.child()), node)
-    given, orders = items_of(node.partitionSpec()), items_of(node.orderSpec())
+    given, orders = seq_items(node.partitionSpec()), seq_items(node.orderSpec())
     rows, keys = _columns(of, rows, given or resolved(frame_of(relation([]), of.spark), [F.lit(0)]))
     rows, by = _columns(of, rows, [o.child() for o in orders])
     order = [
@@ -188,7 +188,7 @@ def ranked(of: Translation, node: JavaObject) -> Rows:
 
 def _rank_of(node: JavaObject) -> JavaObject:
     """The one expression of the node. Raises ``RefusedAsInSparkError`` for what is no rank."""
-    made = items_of(node.windowExpressions())
+    made = seq_items(node.windowExpressions())
     for e in made:
         function = _function(e)
         if kind_of(function) not in _RANKS:
@@ -223,7 +223,7 @@ def _with_texts(rows: Rows, node: JavaObject) -> Rows:
     """``rows`` with names of their own. What Spark computes for the window is called by what it is, so that a query
     that computes something else is told from it."""
     below = node.child()
-    listed = items_of(below.projectList()) if kind_of(below) == "Project" else []
+    listed = seq_items(below.projectList()) if kind_of(below) == "Project" else []
     texts = {attribute_id(e): stored_name(text_of(e.child())) for e in listed if _COMPUTED.fullmatch(str(e.name()))}
     named = [texts.get(i, name) for i, name in zip(rows.ids, rows.schema.names, strict=True)]
     return with_names(rows, own_names(named))

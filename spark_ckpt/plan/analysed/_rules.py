@@ -11,7 +11,7 @@ from typing import Any
 from spark_ckpt.plan.analysed._filters_in_front import with_filters_in_front
 from spark_ckpt.plan.analysed._nodes import is_stream_join, named_as, project, relation, walk
 from spark_ckpt.plan.java_classes import CATALYST, java_class
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import seq_items
 
 JavaObject = Any
 
@@ -53,7 +53,7 @@ def _has(plan: JavaObject, pattern: str) -> bool:
 def folded(constants: list[JavaObject]) -> list[JavaObject]:
     """The literals that they are."""
     plan = project([named_as(constant, "c") for constant in constants], relation([]))
-    return [e.child() for e in items_of(applied("ConstantFolding", plan).projectList())]
+    return [e.child() for e in seq_items(applied("ConstantFolding", plan).projectList())]
 
 
 def _until_stable(rule: str, plan: JavaObject) -> JavaObject:

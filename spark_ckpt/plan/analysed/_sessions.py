@@ -29,7 +29,7 @@ from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.durations import simple_ms
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.key_columns import stored_name
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.plan.windows import WINDOW_KEYS
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.windows import AssignSessions, ShowSessions, TakeSessions
@@ -98,7 +98,7 @@ def in_sessions(of: Translation, below: JavaObject, session: Session, name: str)
         start, end = _names(name, rows)
         return _with_times(rows, TakeSessions(shown, start, end), start, end)
     node, struct = assigned
-    _start, time, _end, until = items_of(struct.children())
+    _start, time, _end, until = seq_items(struct.children())
     rows = with_own_names(of.rows(node.child()))
     start, end = _names(name, rows)
     rows, at = with_time(of, inner(time), rows, f"{name}_time")
@@ -129,13 +129,13 @@ def _assigned(below: JavaObject, session: Session) -> tuple[JavaObject, JavaObje
     node = below.child() if filters else below
     if kind_of(node) != "Project":
         return None
-    computed = [e for e in items_of(node.projectList()) if kind_of(e) != "AttributeReference"]
+    computed = [e for e in seq_items(node.projectList()) if kind_of(e) != "AttributeReference"]
     if len(computed) != 1 or attribute_id(computed[0]) != attribute_id(session.column):
         return None
     struct = computed[0].child()
     if kind_of(struct) != "CreateNamedStruct":
         return None
-    time = inner(items_of(struct.children())[1])
+    time = inner(seq_items(struct.children())[1])
     own = not filters or all(_is_own(part, time, session) for part in parts_of(below.condition()))
     return (node, struct) if own else None
 
@@ -144,7 +144,7 @@ def _is_own(part: JavaObject, time: JavaObject, session: Session) -> bool:
     """Whether it says that there is a time, or that the session ends behind its start."""
     if kind_of(part) == "IsNotNull":
         return bool(part.child().semanticEquals(time))
-    fields = items_of(part.children()) if kind_of(part) == "GreaterThan" else []
+    fields = seq_items(part.children()) if kind_of(part) == "GreaterThan" else []
     return [kind_of(f) for f in fields] == ["GetStructField"] * 2 and all(
         kind_of(f.child()) == "AttributeReference" and attribute_id(f.child()) == attribute_id(session.column)
         for f in fields
@@ -155,7 +155,7 @@ def _gap_us(end: JavaObject) -> int | None:
     """Of ``time + gap``, the gap, if it is the same for all rows and of one length."""
     while kind_of(end) == "Cast":
         end = end.child()
-    gap = items_of(end.children())[1]
+    gap = seq_items(end.children())[1]
     while kind_of(gap) == "Cast":
         gap = gap.child()
     known = simple_ms(str(gap.value())) if kind_of(gap) == "Literal" and gap.dataType().typeName() == "string" else None

@@ -11,7 +11,7 @@ from typing import Any
 from spark_ckpt.plan.analysed._nodes import kind_of, output_of, relation, walk
 from spark_ckpt.plan.java_classes import CATALYST, java_class, to_seq
 from spark_ckpt.plan.spark_errors import unsupported
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import seq_items
 
 JavaObject = Any
 
@@ -28,7 +28,7 @@ def refuse_aggregated_stream(node: JavaObject) -> None:
     below ``node``, only the columns count."""
     if not node.containsPattern(java_class(f"{CATALYST}.trees.TreePattern").PLAN_EXPRESSION()):
         return
-    made = node.withNewChildren(to_seq([relation(output_of(child)) for child in items_of(node.children())]))
+    made = node.withNewChildren(to_seq([relation(output_of(child)) for child in seq_items(node.children())]))
     for rule in _RULES:
         made = java_class(f"{CATALYST}.optimizer.{rule}").apply(made)
     if any(kind_of(found) == "Aggregate" and found.isStreaming() for found in walk(made)):

@@ -30,7 +30,7 @@ from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.udf_plan import items_of, seq_items
-from spark_ckpt.plan.windows import WINDOW_KEYS
+from spark_ckpt.plan.windows import WINDOW_KEYS, without_zone
 from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
 
 JavaObject = Any
@@ -56,9 +56,7 @@ class TimeWindow:
     @property
     def local(self) -> bool:
         """Whether its times have no zone."""
-        kind = self.field.dataType
-        assert isinstance(kind, T.StructType)
-        return isinstance(kind.fields[0].dataType, T.TimestampNTZType)
+        return without_zone(self.field)
 
     def is_column(self, attribute: JavaObject) -> bool:
         return attribute_id(attribute) == attribute_id(self.column)
@@ -143,10 +141,10 @@ def _is_window(e: JavaObject) -> bool:
 
 def _read(node: JavaObject, column: JavaObject, struct: JavaObject) -> TimeWindow:
     """``end`` of the struct is ``time - (time - start) mod slide - 0 + size``, as ``TimeWindowing`` writes it."""
-    end, size = items_of(inner(seq_items(struct.children())[3]).children())
+    end, size = seq_items(inner(seq_items(struct.children())[3]).children())
     newest, _back = seq_items(end.children())
     time, into = seq_items(newest.children())
-    since, slide = items_of(items_of(seq_items(into.children())[0].children())[0].children())
+    since, slide = seq_items(seq_items(seq_items(into.children())[0].children())[0].children())
     start = seq_items(since.children())[1]
     sizes = WindowSize(int(size.value()), int(slide.value()), int(start.value()))
     return TimeWindow(node, column, inner(time), sizes, fields_of([column])[0])

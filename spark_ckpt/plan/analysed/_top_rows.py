@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.plan.analysed._nodes import Rows
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.uids import given_uid
-from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.event_time import event_time
 from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
-from spark_ckpt.plan.keyed_operator import KeyedRows, Upstream, keyed_rows
+from spark_ckpt.plan.keyed_operator import KeyedRows, keyed_rows
 from spark_ckpt.plan.ordering import check_orderable
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.distinct_rows import Expiry
@@ -47,12 +45,10 @@ def first_rows_of_keys(
     of: Translation, node: JavaObject, rows: Rows, asked: FirstRows, method: str, mode: str | None
 ) -> KeyedRows:
     """The operator behind ``rows``, whose columns have names of their own; the keys are columns of theirs."""
-    fields, names = [rows.schema[name] for name in asked.keys], rows.schema.names
-    kept = T.StructType([T.StructField(f.name, f.dataType, True) for f in fields])
-    keys = Keys({n: F.col(quoted(n)) for n in asked.keys}, kept, frozenset(asked.keys)).named_for(names, STATE_COLUMNS)
+    names = rows.schema.names
+    keys = Keys.of_columns([rows.schema[name] for name in asked.keys]).named_for(names, STATE_COLUMNS)
     function = top_n(rows.schema, asked, keys, method)
-    upstream = Upstream(rows.recipe, rows.lineage, rows.schema, lambda ctx: ctx.chain(rows.recipe))
-    return keyed_rows(upstream, given_uid(of, node), function, names, keys, mode)
+    return keyed_rows(rows.upstream(), given_uid(of, node), function, names, keys, mode)
 
 
 def top_n(schema: T.StructType, asked: FirstRows, keys: Keys, method: str) -> TopN:

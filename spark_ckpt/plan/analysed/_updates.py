@@ -9,7 +9,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.analysed._nodes import Rows, attribute_id, kind_of, text_of
 from spark_ckpt.plan.key_columns import is_key
 from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import items_of, seq_items
 
 JavaObject = Any
 
@@ -66,7 +66,7 @@ def merged_by(
 
 def _definition(e: JavaObject, below: JavaObject) -> JavaObject:
     """What Spark computes for a window by itself is called ``_w0``."""
-    listed = items_of(below.projectList()) if kind_of(below) == "Project" else []
+    listed = seq_items(below.projectList()) if kind_of(below) == "Project" else []
     own = (x.child() for x in listed if kind_of(x) == "Alias" and x.toAttribute().semanticEquals(e))
     return next(own, e)
 
@@ -87,12 +87,12 @@ def _identity(node: JavaObject) -> list[int]:
     if kind == "Project":
         return _through(node.projectList(), _identity(node.child()))
     if kind == "Aggregate":
-        keys = items_of(node.groupingExpressions())
-        results = items_of(node.aggregateExpressions())
+        keys = seq_items(node.groupingExpressions())
+        results = seq_items(node.aggregateExpressions())
         return [attribute_id(_result_of(key, results)) for key in keys]
     if kind == "Window":
-        keys = [attribute_id(k) for k in items_of(node.partitionSpec()) if kind_of(k) == "AttributeReference"]
-        return [*keys, *(attribute_id(e) for e in items_of(node.windowExpressions()))]
+        keys = [attribute_id(k) for k in seq_items(node.partitionSpec()) if kind_of(k) == "AttributeReference"]
+        return [*keys, *(attribute_id(e) for e in seq_items(node.windowExpressions()))]
     if kind == "Filter":
         identity = _identity(node.child())
         if {attribute_id(a) for a in items_of(node.condition().references().toSeq())} <= set(identity):

@@ -19,7 +19,7 @@ from spark_ckpt.plan.analysed._top_rows import FirstRows, top_n
 from spark_ckpt.plan.columns import is_case_sensitive, listed, refuse_repeated
 from spark_ckpt.plan.key_columns import arrow_columns, column_named, is_key, written
 from spark_ckpt.plan.ordering import ordering
-from spark_ckpt.plan.udf_plan import items_of
+from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
@@ -189,7 +189,7 @@ def _with_order(df: DataFrame, given: list[Any]) -> tuple[DataFrame, list[OrderB
     """What is ordered by; expressions are columns of their own in front of the operator."""
     orders = [ordering(one) for one in given]
     columns = [F.col(o.given) if isinstance(o.given, str) else o.given for o in orders]
-    trees = items_of(analysed(df.select(*columns)).projectList())
+    trees = seq_items(analysed(df.select(*columns)).projectList())
     computed: dict[str, Column] = {}
     made = []
     for i, (order, column, tree) in enumerate(zip(orders, columns, trees, strict=True)):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, WatermarkNode
 
@@ -12,10 +13,11 @@ _WIDTH = 100
 
 @dataclass
 class Step:
-    """One node of Spark's plan. ``text`` is Spark's own line of it; ``inputs`` are the steps whose rows it gets."""
+    """One node of Spark's plan. ``say`` gives Spark's own line of it, as only who looks at the graph needs it;
+    ``inputs`` are the steps whose rows it gets."""
 
     kind: str
-    text: str
+    say: Callable[[], Any]
     inputs: list[Step] = field(default_factory=list)
     lineage: Lineage = field(default_factory=lambda: Lineage(0))
 
@@ -65,7 +67,7 @@ class JobGraph:
         for watermark in step.watermarks:
             yield f"watermark of {watermark.column}: {watermark.delay_us / 1_000_000:g} s behind the newest"
         for place in reversed(step.places):
-            yield place if step.operators else f"{place}. {_short(step.text)}"
+            yield place if step.operators else f"{place}. {_short(str(step.say()))}"
         if not step.inputs:
             yield from self._source(step)
 
@@ -84,7 +86,7 @@ class JobGraph:
         for source in step.lineage.sources:
             kind = source.inner if isinstance(source.inner, str) else getattr(source.inner, "__name__", "source")
             by = "Spark, with barriers beside its rows" if source.by_spark else kind
-            yield f"source {self.sources[source]}: {by}{'. ' + _short(step.text) if source.by_spark else ''}"
+            yield f"source {self.sources[source]}: {by}{'. ' + _short(str(step.say())) if source.by_spark else ''}"
 
 
 def _short(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -104,7 +105,7 @@ class Walk(Translation):
     def rows(self, node: JavaObject) -> Rows:
         beside, self.steps = self.steps, []
         made = self._made(node)
-        step = Step(kind_of(node), str(node.simpleString(_FIELDS)), self.steps, made.lineage)
+        step = Step(kind_of(node), partial(node.simpleString, _FIELDS), self.steps, made.lineage)
         self.steps = [*beside, step]
         return made
 

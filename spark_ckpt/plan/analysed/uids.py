@@ -9,12 +9,13 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.analysed._filters_in_front import keeps_state
 from spark_ckpt.plan.analysed._nodes import analysed, kind_of
 from spark_ckpt.plan.analysed._tags import tag, tag_of
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.keyed_operator import no_operator, uid_of_use
 
 SparkDF = Any
 JavaObject = Any
@@ -37,11 +38,7 @@ def with_uid(df: SparkDF, uid: str) -> SparkDF:
     while kind_of(node) in _NAMES_COLUMNS and not keeps_state(node):
         node = node.child()
     if not keeps_state(node):
-        raise InvalidInputError(
-            f"uid({uid!r}): expected a DataFrame that ends with an operator that keeps state, such as "
-            f"groupBy(...).agg(...) or dropDuplicates(...), found one that ends with {kind_of(analysed(df))}; call "
-            "uid right behind the operator"
-        )
+        raise no_operator(uid, kind_of(analysed(df)))
     tag(node, _TAG, f"{uid} {next(_calls)}")
     return df
 
@@ -53,9 +50,7 @@ def given_uid(of: Translation, node: JavaObject) -> str | None:
     if found is None:
         return None
     uid, call = found.rsplit(" ", 1)
-    copies = of.uses_of_uids[uid, call]
-    of.uses_of_uids[uid, call] += 1
-    return uid if not copies else f"{uid}-{copies + 1}"
+    return uid_of_use(of.uses_of_uids, uid, call)
 
 
 def name_below(node: JavaObject, below: JavaObject, part: str) -> None:

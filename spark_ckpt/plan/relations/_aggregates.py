@@ -18,7 +18,6 @@ from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.aggregates import Split, split_aggregates
 from spark_ckpt.plan.columns import free, quoted
-from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.key_columns import Keys, stored_name
 from spark_ckpt.plan.keyed_operator import keyed_rows
 from spark_ckpt.plan.relations._columns import bare, column, place_of
@@ -34,6 +33,7 @@ from spark_ckpt.plan.relations._windows import (
     windowed,
     without_shown,
 )
+from spark_ckpt.plan.windows import in_place
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.runtime.windows import ShowWindows
 from spark_ckpt.state.aggregates.function import AggregateFunction
@@ -163,23 +163,14 @@ def _with_shown(kept: Rows, key: str, grouped: _Grouped, schema: T.StructType) -
     """The operator's output, with the window as Spark shows it in place of its start."""
     name, window = grouped.names[grouped.place], grouped.window
     assert window is not None
-    shown = T.StructField(name, window.field.dataType, True, window.field.metadata)
-    fields = T.StructType([shown if f.name == key else f for f in schema.fields])
+    fields = in_place(schema, key, name, window.field)
     made = python_step(kept, ShowWindows(key, name, window.size.size, window.local), fields)
     return replace(made, plan=empty(fields))
 
 
 def _keys(names: list[str], read: Rows) -> Keys:
-    by_name = {f.name: f for f in read.schema.fields}
-    fields = [by_name[name] for name in names]
-    delays = [f.metadata.get(DELAY_KEY) for f in fields]
-    return Keys(
-        {name: F.col(quoted(name)) for name in names},
-        T.StructType([T.StructField(f.name, f.dataType, True) for f in fields]),
-        frozenset(names),
-        tuple(None if delay is None else int(delay) for delay in delays),
-        notes=tuple(dict(f.metadata) for f in fields),
-    )
+    fields = [read.schema[name] for name in names]
+    return Keys.of_columns(fields).noting(fields)
 
 
 def _shown(of: Translation, grouped: _Grouped, kept: Rows) -> Relation:

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.util import PythonEvalType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
+from spark_ckpt.plan.functions_with_state import pandas_function, processor_function, with_stored_names
+from spark_ckpt.plan.key_columns import Keys, arrow_columns
 from spark_ckpt.plan.keyed_operator import keyed_rows
-from spark_ckpt.plan.processor_variables import variables_of
 from spark_ckpt.plan.relations._columns import place_of
 from spark_ckpt.plan.relations._python_functions import function_of
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of, with_own_names
 from spark_ckpt.plan.relations._tree import kind_of
 from spark_ckpt.plan.relations._uids import given_uid
-from spark_ckpt.plan.session_confs import pandas_options
-from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.base import StateFunction
-from spark_ckpt.state.functions.pandas_function import PandasStateFunction
-from spark_ckpt.state.processors.function import ProcessorFunction
 
 Relation = Any
 
-_ZONE = "spark.sql.session.timeZone"
 _TIME_MODES = {"none": "None", "processingtime": "ProcessingTime", "eventtime": "EventTime"}
 """What PySpark takes in any letters -> what it calls them."""
 
@@ -34,21 +27,11 @@ _TIME_MODES = {"none": "None", "processingtime": "ProcessingTime", "eventtime": 
 def function_with_state(of: Translation, node: Relation) -> Rows:
     """``applyInPandasWithState``."""
     state = _struct(node._state_schema)
-    state = T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in state.fields])
+    state = with_stored_names(state)
     rows, keys = _keyed(of, node, state.names)
-    output, conf = of.schema(node), of.spark.conf
-    function = PandasStateFunction(
-        function_of(node),
-        arrow_schema(keys.schema),
-        arrow_columns(rows.schema, rows.schema.names),
-        arrow_schema(output),
-        arrow_schema(state),
-        output_struct=output.json(),
-        state_struct=state.json(),
-        timeout=node._timeout_conf,
-        session_timezone=conf.get(_ZONE),
-        has_watermark=bool(rows.lineage.watermarks),
-        options=pandas_options(conf),
+    inputs, watermark = arrow_columns(rows.schema, rows.schema.names), bool(rows.lineage.watermarks)
+    function = pandas_function(
+        of.spark, function_of(node), keys, inputs, of.schema(node), state, node._timeout_conf, watermark
     )
     return _operator(of, node, rows, function, keys)
 
@@ -61,20 +44,9 @@ def processor(of: Translation, node: Relation) -> Rows:
     pandas = node._function._function._eval_type == PythonEvalType.SQL_TRANSFORM_WITH_STATE_PANDAS_UDF
     # PySpark keeps the user's processor in the object whose method is the function.
     user, mode = function_of(node).__self__._stateful_processor, _TIME_MODES[node._time_mode.lower()]
-    output, conf = of.schema(node), of.spark.conf
-    function = ProcessorFunction(
-        user,
-        variables_of(user, mode, keys.schema.names),
-        arrow_schema(keys.schema),
-        arrow_columns(rows.schema, rows.schema.names),
-        arrow_schema(output),
-        output_struct=output.json(),
-        time_mode=mode,
-        pandas=pandas,
-        session_timezone=conf.get(_ZONE),
-        options=pandas_options(conf),
-        initial=False,
-        output_time=node._event_time_col_name or None,
+    inputs = arrow_columns(rows.schema, rows.schema.names)
+    function = processor_function(
+        of.spark, user, keys, inputs, of.schema(node), mode, pandas, output_time=node._event_time_col_name or None
     )
     return _operator(of, node, rows, function, keys)
 
@@ -94,10 +66,7 @@ def _keyed(of: Translation, node: Relation, state: list[str]) -> tuple[Rows, Key
         raise InvalidInputError(f"{kind_of(node)}: expected keys with names of their own; rename those of {rows.shown}")
     rows = with_own_names(rows)
     fields = [rows.schema.fields[place] for place in places if place is not None]
-    names = [f.name for f in fields]
-    kept = T.StructType([T.StructField(f.name, f.dataType, True) for f in fields])
-    keys = Keys({n: F.col(quoted(n)) for n in names}, kept, frozenset(names))
-    return rows, keys.named_for(rows.schema.names, state)
+    return rows, Keys.of_columns(fields).named_for(rows.schema.names, state)
 
 
 def _operator(of: Translation, node: Relation, rows: Rows, function: StateFunction, keys: Keys) -> Rows:

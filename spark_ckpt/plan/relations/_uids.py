@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan.analysed.ledger import How, entry_of
+from spark_ckpt.plan.keyed_operator import no_operator, uid_of_use
 from spark_ckpt.plan.relations._names import node_of
 from spark_ckpt.plan.relations._translation import Translation
 from spark_ckpt.plan.relations._tree import kind_of
@@ -27,11 +28,7 @@ def with_uid(df: SparkDF, uid: str) -> SparkDF:
     while kind_of(node) == "SubqueryAlias":
         node = node._child
     if not is_operator(node):
-        raise InvalidInputError(
-            f"uid({uid!r}): expected a DataFrame that ends with an operator that keeps state, such as "
-            f"groupBy(...).agg(...) or dropDuplicates(...), found one that ends with {kind_of(node)}; call uid right "
-            "behind the operator"
-        )
+        raise no_operator(uid, kind_of(node))
     _uids[node._plan_id] = uid
     return df
 
@@ -40,11 +37,7 @@ def given_uid(of: Translation, node: Relation) -> str | None:
     """The uid of an operator's relation, None if it has none. Where one relation is used twice, the second use is
     called by the uid and a number, ``totals-2``."""
     uid = _uids.get(node._plan_id)
-    if uid is None:
-        return None
-    copies = of.uses_of_uids[uid, node._plan_id]
-    of.uses_of_uids[uid, node._plan_id] += 1
-    return uid if not copies else f"{uid}-{copies + 1}"
+    return None if uid is None else uid_of_use(of.uses_of_uids, uid, node._plan_id)
 
 
 def is_operator(node: Relation) -> bool:

@@ -22,7 +22,7 @@ from spark_ckpt.plan.relations._columns import bare, column, is_whole, place_of
 from spark_ckpt.plan.relations._row_by_row import python_step, step
 from spark_ckpt.plan.relations._translation import Rows, Translation, with_own_names
 from spark_ckpt.plan.relations._tree import all_parts, kind_of, over, parts_of, rewritten, walk
-from spark_ckpt.plan.windows import WINDOW_KEYS, time_window
+from spark_ckpt.plan.windows import WINDOW_KEYS, time_window, without_zone
 from spark_ckpt.plan.windows import TimeWindow as Call
 from spark_ckpt.runtime.stateless import Project
 from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
@@ -51,9 +51,7 @@ class TimeWindow:
     @property
     def local(self) -> bool:
         """Whether its times have no zone."""
-        kind = self.field.dataType
-        assert isinstance(kind, T.StructType)
-        return isinstance(kind.fields[0].dataType, T.TimestampNTZType)
+        return without_zone(self.field)
 
 
 @dataclass(frozen=True)

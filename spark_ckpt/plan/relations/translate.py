@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
@@ -51,7 +52,7 @@ class Walk(Translation):
     def rows(self, node: Relation) -> Rows:
         beside, self.steps = self.steps, []
         made = self._rows(node)
-        self.steps = [*beside, Step(kind_of(node), kind_of(node), self.steps, made.lineage)]
+        self.steps = [*beside, Step(kind_of(node), partial(kind_of, node), self.steps, made.lineage)]
         return made
 
     def _rows(self, node: Relation) -> Rows:

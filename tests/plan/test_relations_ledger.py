@@ -10,6 +10,7 @@ plan = pytest.importorskip("pyspark.sql.connect.plan")
 
 from spark_ckpt.plan.analysed.ledger import How, entry_of, named  # noqa: E402
 from spark_ckpt.plan.relations._names import NODES, NOT_OF_STREAMS, TEXTS  # noqa: E402
+from spark_ckpt.plan.relations.translate import HANDLERS  # noqa: E402
 
 
 def test_every_relation_of_the_client_has_its_place() -> None:
@@ -25,3 +26,9 @@ def test_every_relation_of_the_client_has_its_place() -> None:
 def test_the_ledger_has_a_row_of_each_node_that_a_relation_becomes() -> None:
     assert set(NODES.values()) <= named()
     assert not [node for node in NODES.values() if entry_of(node).how is How.ABSENT]
+
+
+def test_what_connect_has_no_handler_for_is_known() -> None:
+    """A handler that gets another name in the ledger would be missing here without a word."""
+    asked = {entry_of(node).by for node in NODES.values() if entry_of(node).how is not How.REFUSED}
+    assert asked - set(HANDLERS) == {"batch cogroups", "batch groups", "lateral join", "sample", "spark stream"}

@@ -95,6 +95,7 @@ HANDLERS: dict[str, Callable[[Translation, Relation], Rows]] = {
     "row by row": computed,
     "names only": computed,
     "expand": computed,
+    "filter": computed,
     "aggregate": aggregate,
     "deduplicate": deduplicate,
     "function with state": function_with_state,

@@ -113,7 +113,8 @@ def test_an_operator_without_uid_keeps_its_state_until_the_query_changes(
     source.add(("a", 1), ("b", 10), ("a", 2))
 
     def counted(df: Any, uid: str | None = None) -> Any:
-        return df.groupBy("k").aggregate(n=agg.count(), total=agg.sum("v")).uid(uid)
+        made = df.groupBy("k").aggregate(n=agg.count(), total=agg.sum("v"))
+        return made.uid(uid) if uid else made
 
     def inserted(uid: str | None = None) -> Any:
         rows = source.stream(ckpt).groupBy("k", "v").aggregate(emit="rows", seen=agg.count())

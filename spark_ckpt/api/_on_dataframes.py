@@ -1,36 +1,35 @@
 """What PySpark's own DataFrame gets for streams of ours: ``writeStream``, ``uid``, and behind ``groupBy`` the operators
-that PySpark has not. Driver; classic Spark."""
+that PySpark has not. Driver."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-from pyspark.sql import GroupedData
-from pyspark.sql.classic.dataframe import DataFrame
-
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.plan.analysed.grouped_methods import aggregate, applyInArrowWithState, topN
-from spark_ckpt.plan.analysed.leaves import session_of
-from spark_ckpt.plan.analysed.uids import with_uid
+from spark_ckpt.plan.front_door import FrontDoor, front_door
 
-_of_spark: Any = DataFrame.writeStream
+_of_spark: dict[Any, Any] = {}
+"""PySpark's own ``writeStream`` of each of its classes."""
 
 
-def add_methods() -> None:
-    """Once for a process is enough. DataFrames without a stream of ours are as they were."""
-    DataFrame.writeStream = property(_write_stream, doc=_of_spark.__doc__)
-    DataFrame.uid = property(_uid)
+def add_methods(spark: Any) -> None:
+    """To the classes of ``spark``. DataFrames without a stream of ours are as they were."""
+    door = front_door(spark)
+    own = _of_spark.setdefault(door.frames, door.frames.writeStream)
+    door.frames.writeStream = property(partial(_write_stream, door), doc=own.__doc__)
+    door.frames.uid = property(partial(_uid, door))
     for method in (aggregate, applyInArrowWithState, topN):
-        setattr(GroupedData, method.__name__, method)
+        setattr(door.grouped, method.__name__, method)
 
 
-def _write_stream(df: DataFrame) -> Any:
-    session = session_of(df)
-    return _of_spark.__get__(df) if session is None else CkptDataStreamWriter(df, session)
+def _write_stream(door: FrontDoor, df: Any) -> Any:
+    session = door.session_of(df)
+    return _of_spark[door.frames].__get__(df) if session is None else CkptDataStreamWriter(df, session)
 
 
-def _uid(df: DataFrame) -> Any:
-    if session_of(df) is None:  # then it is a column, or Spark's error
+def _uid(door: FrontDoor, df: Any) -> Any:
+    if door.session_of(df) is None:  # then it is a column, or Spark's error
         raise AttributeError("uid")
-    return partial(with_uid, df)
+    return partial(door.with_uid, df)

@@ -29,11 +29,11 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, set_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.hints import Hinting
-from spark_ckpt.plan.analysed.leaves import Stream, stream_frame
-from spark_ckpt.plan.analysed.translate import translated
+from spark_ckpt.plan.analysed.leaves import Stream
 from spark_ckpt.plan.carried_keys import carried_type, given_back
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted, refuse_repeated, refuse_reserved
+from spark_ckpt.plan.front_door import front_door, translated
 from spark_ckpt.plan.lineage import Lineage, SourceNode
 from spark_ckpt.plan.refused_types import has_type, refuse_unread
 from spark_ckpt.plan.session_confs import all_confs
@@ -78,11 +78,11 @@ class CkptSession(Hinting):
         self.spark: SparkSession = spark  # that of Connect has the same methods
         self._given = dict(given or {})
         self._streams: CkptStreams | None = None
-        self._translates = os.environ.get("SPARK_CKPT_FRONT_DOOR") == "spark" and hasattr(spark, "_jsparkSession")
+        self._translates = os.environ.get("SPARK_CKPT_FRONT_DOOR") == "spark"
         if self._translates:
             from spark_ckpt.api._on_dataframes import add_methods
 
-            add_methods()
+            add_methods(spark)
         else:
             take_unbound_calls(CkptDataFrame)
         self.config()
@@ -90,7 +90,7 @@ class CkptSession(Hinting):
     def _frame(self, recipe: Recipe, lineage: Lineage, schema: StructType, **more: Any) -> Any:
         """The DataFrame of what begins here."""
         if self._translates:
-            return stream_frame(Stream(self, recipe, lineage, schema, **more))
+            return front_door(self.spark).stream_frame(Stream(self, recipe, lineage, schema, **more))
         return CkptDataFrame(self, recipe, lineage, self.preview(with_control(schema)))
 
     @property

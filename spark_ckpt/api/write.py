@@ -19,7 +19,7 @@ from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text, set_option
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.hints import Hinting
-from spark_ckpt.plan.analysed.translate import translated
+from spark_ckpt.plan.front_door import translated
 from spark_ckpt.plan.spark_errors import IllegalAsInSparkError, check_path, check_writer, unsupported
 from spark_ckpt.plan.start import StartRequest, start_query
 

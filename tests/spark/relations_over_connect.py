@@ -6,6 +6,7 @@ together in one. Exits with 1 if something came out wrong.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -21,11 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 import spark_ckpt
-from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.errors import InvalidInputError, TopologyError
-from spark_ckpt.plan.lineage import SourceNode
-from spark_ckpt.plan.relations._leaves import stream_frame
-from spark_ckpt.plan.relations._uids import with_uid
 from spark_ckpt.plan.relations.translate import translated
 from spark_ckpt.sinks import memory
 from tests.spark.conftest import DEADLINE_S, Input, ordered
@@ -129,13 +126,6 @@ class Counted(StatefulProcessor):
     def close(self) -> None: ...
 
 
-class Writer(CkptDataStreamWriter):
-    """Of a job, as ``enable`` does not know the translation of Connect's relations yet."""
-
-    def _job(self, rows: Any) -> Any:
-        return rows
-
-
 class Orders:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         data, start = Input(folder / "orders", SCHEMA), datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -143,14 +133,11 @@ class Orders:
         data.add(*rows)
         self.spark, self.folder, self.ckpt = spark, folder, spark_ckpt.enable(spark)
         self.table = spark.read.schema(SCHEMA).parquet(str(data.folder))
-        schema = self.table.schema
-        source = SourceNode("files", {"path": str(data.folder), "fileFormat": "parquet"}, schema, None)
-        self.stream: Any = stream_frame(spark, source, schema)
+        self.stream: Any = data.stream(self.ckpt)
 
     def run(self, df: Any, name: str, mode: str) -> list[tuple[Any, ...]]:
         path = str(self.folder / name)
-        writer = Writer(translated(self.ckpt, df)).format("memory").option("path", path)
-        writer = writer.outputMode(mode).queryName(name)
+        writer: Any = df.writeStream.format("memory").option("path", path).outputMode(mode).queryName(name)
         assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
         return ordered([tuple(row.values()) for row in memory.read(path).to_pylist()])
 
@@ -179,7 +166,7 @@ def state_of_functions(orders: Orders) -> None:
     grouped = orders.stream.groupBy("k")
     one = grouped.applyInPandasWithState(counted, "key string, n long", "n long", "update", "NoTimeout")
     other = grouped.transformWithStateInPandas(Counted(), "key string, n long", "update", "None")
-    both = with_uid(one, "one").union(with_uid(other, "other"))
+    both = one.uid("one").union(other.uid("other"))
     assert [o.uid for o in translated(orders.ckpt, both)._lineage.operators] == ["one", "other"]
     assert orders.run(both, "functions", "update") == [(k, 4) for k in "aabbcc"]
 
@@ -191,13 +178,13 @@ def order_and_limit(orders: Orders) -> None:
 
 def uids_and_refusals(orders: Orders) -> None:
     stream = orders.stream
-    totals = with_uid(stream.groupBy("k").agg(F.sum("v").alias("s")), "totals")
+    totals = stream.groupBy("k").agg(F.sum("v").alias("s")).uid("totals")
     both = totals.where("s > 1").union(totals.select("k", "s"))
     assert [o.uid for o in translated(orders.ckpt, both)._lineage.operators] == ["totals", "totals-2"]
     with pytest.raises(InvalidInputError, match="expected a DataFrame that ends with an operator that keeps state"):
-        with_uid(stream.where("v > 1"), "totals")
+        stream.where("v > 1").uid("totals")
     with pytest.raises(TopologyError, match="totals"):
-        translated(orders.ckpt, totals.union(with_uid(stream.groupBy("k").agg(F.max("v")), "totals")))
+        translated(orders.ckpt, totals.union(stream.groupBy("k").agg(F.max("v")).uid("totals")))
     with pytest.raises(InvalidInputError, match=r"Offset: .* row_number\(\) and a filter"):
         translated(orders.ckpt, stream.offset(3))
     stream.createOrReplaceTempView("orders")
@@ -212,6 +199,7 @@ CHECKS = (rows_of_every_relation, state_of_functions, order_and_limit, uids_and_
 
 
 def main(folder: str, *names: str) -> int:
+    os.environ["SPARK_CKPT_FRONT_DOOR"] = "spark"
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     builder = SparkSession.builder.remote("local[2]")
     for key, value in {**CONFS, "spark.ckpt.cache.dir": f"{folder}/cache", "spark.ckpt.dir": f"{folder}/jobs"}.items():

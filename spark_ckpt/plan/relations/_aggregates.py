@@ -24,7 +24,6 @@ from spark_ckpt.plan.relations._columns import bare, column, place_of
 from spark_ckpt.plan.relations._row_by_row import python_step, step
 from spark_ckpt.plan.relations._translation import Rows, Translation, renamed, rows_of
 from spark_ckpt.plan.relations._tree import empty
-from spark_ckpt.plan.relations._uids import given_uid
 from spark_ckpt.plan.relations._windows import (
     TimeWindow,
     Windowed,
@@ -33,6 +32,7 @@ from spark_ckpt.plan.relations._windows import (
     windowed,
     without_shown,
 )
+from spark_ckpt.plan.relations.uids import given_uid
 from spark_ckpt.plan.windows import in_place
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.runtime.windows import ShowWindows

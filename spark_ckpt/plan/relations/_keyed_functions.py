@@ -15,7 +15,7 @@ from spark_ckpt.plan.relations._columns import place_of
 from spark_ckpt.plan.relations._python_functions import function_of
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of, with_own_names
 from spark_ckpt.plan.relations._tree import kind_of
-from spark_ckpt.plan.relations._uids import given_uid
+from spark_ckpt.plan.relations.uids import given_uid
 from spark_ckpt.state.functions.base import StateFunction
 
 Relation = Any

@@ -16,7 +16,7 @@ from spark_ckpt.plan.relations._columns import column, is_data
 from spark_ckpt.plan.relations._row_by_row import carried_step
 from spark_ckpt.plan.relations._translation import Rows, Translation, with_own_names
 from spark_ckpt.plan.relations._tree import over
-from spark_ckpt.plan.relations._uids import given_uid
+from spark_ckpt.plan.relations.uids import given_uid
 from spark_ckpt.plan.spark_errors import SORTING, unsupported
 from spark_ckpt.types import TAG
 

@@ -17,7 +17,6 @@ from pyspark.sql.connect import plan as P
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan import plan_text
 from spark_ckpt.plan.relations._columns import column
-from spark_ckpt.plan.relations._leaves import any_stream
 from spark_ckpt.plan.relations._translation import Translation
 from spark_ckpt.plan.relations._tree import (
     alias_of,
@@ -31,6 +30,7 @@ from spark_ckpt.plan.relations._tree import (
     parts_of,
     with_children,
 )
+from spark_ckpt.plan.relations.leaves import any_stream
 from spark_ckpt.plan.trying import unlogged
 
 Relation = Any

@@ -16,9 +16,9 @@ from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import free, is_case_sensitive
 from spark_ckpt.plan.keyed_operator import Upstream
 from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.relations._leaves import source_of
 from spark_ckpt.plan.relations._names import TEXTS
 from spark_ckpt.plan.relations._tree import children_of, kind_of
+from spark_ckpt.plan.relations.leaves import stream_of
 from spark_ckpt.runtime.operations import Renamed
 from spark_ckpt.runtime.stateless import with_control
 
@@ -72,7 +72,7 @@ class Translation(ABC):
         return self._streams[id(node)][1]
 
     def _reads_stream(self, node: Relation) -> bool:
-        if source_of(node) is not None or getattr(node, "_is_streaming", False):
+        if stream_of(node) is not None or getattr(node, "_is_streaming", False):
             return True
         if kind_of(node) in (*TEXTS, "Read"):
             return bool(self.frame(node).isStreaming)

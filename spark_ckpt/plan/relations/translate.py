@@ -10,13 +10,10 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.analysed.job_graph import Step
 from spark_ckpt.plan.analysed.ledger import Entry, How, entry_of
 from spark_ckpt.plan.analysed.translate import Translated
-from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.lineage import Lineage, SourceNode
 from spark_ckpt.plan.relations._aggregates import aggregate
 from spark_ckpt.plan.relations._duplicates import deduplicate
 from spark_ckpt.plan.relations._event_times import watermark
 from spark_ckpt.plan.relations._keyed_functions import function_with_state, processor
-from spark_ckpt.plan.relations._leaves import source_of
 from spark_ckpt.plan.relations._names import TEXTS, node_of, why_not
 from spark_ckpt.plan.relations._ordered import limit, sort
 from spark_ckpt.plan.relations._python_functions import map_rows
@@ -27,7 +24,8 @@ from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of
 from spark_ckpt.plan.relations._tree import kind_of
 from spark_ckpt.plan.relations._unions import union
 from spark_ckpt.plan.relations._windows import call_in, with_window
-from spark_ckpt.runtime.stateless import with_control
+from spark_ckpt.plan.relations.leaves import stream_of
+from spark_ckpt.runtime.stateless import nullable
 
 SparkDF = Any
 Relation = Any
@@ -38,7 +36,7 @@ def translated(session: Any, df: SparkDF) -> Translated:
     walk = Walk(session)
     walk.schema(df._plan)  # what Spark refuses, it refuses as the user wrote it
     rows = walk.rows(in_stream_form(walk, df._plan))
-    return Translated(session, rows.recipe, rows.lineage, rows.schema, walk.steps[0])
+    return Translated(session, rows.recipe, rows.lineage, nullable(rows.schema), walk.steps[0])
 
 
 class Walk(Translation):
@@ -46,7 +44,6 @@ class Walk(Translation):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self._sources: dict[SourceNode, Recipe] = {}
         self.steps: list[Step] = []
 
     def rows(self, node: Relation) -> Rows:
@@ -56,9 +53,9 @@ class Walk(Translation):
         return made
 
     def _rows(self, node: Relation) -> Rows:
-        source = source_of(node)
-        if source is not None:
-            return self._source(node, source)
+        stream = stream_of(node)
+        if stream is not None:
+            return rows_of(stream.recipe, stream.lineage, node, stream.schema)  # one recipe: read once
         entry = self._entry(node)
         if entry.how is How.REFUSED:
             raise InvalidInputError(f"{kind_of(node)}: {entry.says}")
@@ -76,13 +73,6 @@ class Walk(Translation):
         if name is None:
             raise InvalidInputError(f"{kind_of(node)}: {why_not(node)}")
         return entry_of(name)
-
-    def _source(self, node: Relation, source: SourceNode) -> Rows:
-        """A source is read once, however often it stands in the tree."""
-        schema = self.schema(node)
-        chain = Chain(source, with_control(schema))
-        recipe = self._sources.setdefault(source, Recipe(lambda _ctx: chain))
-        return rows_of(recipe, Lineage(1, (source,)), node, schema)
 
 
 def computed(of: Translation, node: Relation) -> Rows:

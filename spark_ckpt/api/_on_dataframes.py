@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from spark_ckpt.api.write import CkptDataStreamWriter
-from spark_ckpt.plan.analysed.grouped_methods import aggregate, applyInArrowWithState, topN
 from spark_ckpt.plan.front_door import FrontDoor, front_door
+from spark_ckpt.plan.grouped_methods import aggregate, applyInArrowWithState, topN
 
 _of_spark: dict[Any, Any] = {}
 """PySpark's own ``writeStream`` of each of its classes."""

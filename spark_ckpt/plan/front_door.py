@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from spark_ckpt.plan._own_operators import Groups
 from spark_ckpt.plan.analysed.leaves import Stream
 from spark_ckpt.plan.analysed.translate import Translated
 
@@ -25,6 +26,7 @@ class FrontDoor:
     stream_frame: Callable[[Stream], SparkDF]
     session_of: Callable[[SparkDF], Any]
     with_uid: Callable[[SparkDF, str], SparkDF]
+    groups_of: Callable[[Any], Groups]
     frames: Any
     grouped: Any
 
@@ -38,16 +40,22 @@ def translated(session: Any, df: SparkDF) -> Translated:
     return front_door(session.spark).translated(session, df)
 
 
+def groups_of(grouped: Any) -> Groups:
+    """What ``groupBy`` gave, for the methods that PySpark has not."""
+    return front_door(grouped._df.sparkSession).groups_of(grouped)
+
+
 @cache
 def _classic() -> FrontDoor:
     from pyspark.sql import GroupedData
     from pyspark.sql.classic.dataframe import DataFrame
 
     from spark_ckpt.plan.analysed.leaves import session_of, stream_frame
+    from spark_ckpt.plan.analysed.own_operators import groups_of
     from spark_ckpt.plan.analysed.translate import translated
     from spark_ckpt.plan.analysed.uids import with_uid
 
-    return FrontDoor(translated, stream_frame, session_of, with_uid, DataFrame, GroupedData)
+    return FrontDoor(translated, stream_frame, session_of, with_uid, groups_of, DataFrame, GroupedData)
 
 
 @cache
@@ -55,8 +63,10 @@ def _connect() -> FrontDoor:
     from pyspark.sql.connect.dataframe import DataFrame
     from pyspark.sql.connect.group import GroupedData
 
-    from spark_ckpt.plan.relations.leaves import session_of, stream_frame
+    from spark_ckpt.plan.relations.leaves import refuse_views, session_of, stream_frame
+    from spark_ckpt.plan.relations.own_operators import groups_of
     from spark_ckpt.plan.relations.translate import translated
     from spark_ckpt.plan.relations.uids import with_uid
 
-    return FrontDoor(translated, stream_frame, session_of, with_uid, DataFrame, GroupedData)
+    refuse_views(DataFrame)  # once in a process
+    return FrontDoor(translated, stream_frame, session_of, with_uid, groups_of, DataFrame, GroupedData)

@@ -19,11 +19,11 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError, TopologyError
-from spark_ckpt.plan.analysed.grouped_methods import aggregate, applyInArrowWithState, topN
 from spark_ckpt.plan.analysed.leaves import source_stream, stream_frame
 from spark_ckpt.plan.analysed.ledger import LEDGER, How
 from spark_ckpt.plan.analysed.translate import HANDLERS, translated
 from spark_ckpt.plan.analysed.uids import with_uid
+from spark_ckpt.plan.grouped_methods import aggregate, applyInArrowWithState, topN
 from spark_ckpt.plan.lineage import SourceNode
 from spark_ckpt.sinks import memory
 from tests.spark.conftest import DEADLINE_S, Input, ordered

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import GroupedData
 from pyspark.sql.types import StructType
 
-from spark_ckpt.plan.analysed.grouped_methods import topN
 from spark_ckpt.plan.analysed.leaves import source_stream, stream_frame
+from spark_ckpt.plan.grouped_methods import topN
 from spark_ckpt.plan.lineage import SourceNode
 from spark_ckpt.sinks import memory
 from tests.savepoints.programs import END, END_OF_SAVEPOINT, PROGRAMS, SCHEMA, Numbers, row, started, written

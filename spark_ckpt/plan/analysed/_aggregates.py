@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from spark_ckpt import agg
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.plan._aggregates_classic import ClassicExpressions
-from spark_ckpt.plan.aggregates import Split, split_found
+from spark_ckpt.plan.aggregates import ALL_ROWS, Split, rules_of, split_found
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     attribute_id,
@@ -59,17 +59,12 @@ from spark_ckpt.plan.windows import in_place
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.runtime.windows import ShowWindows
 from spark_ckpt.state.aggregates.function import AggregateFunction
-from spark_ckpt.state.aggregates.kinds import Rules, in_any_order
+from spark_ckpt.state.aggregates.kinds import in_any_order
 from spark_ckpt.state.aggregates.sessions import SessionAggregate
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 
 SparkDF = Any
 JavaObject = Any
-
-ALL_ROWS = "all_rows"
-"""The one key of an aggregation without keys."""
-_RULES = {"ansi": "spark.sql.ansi.enabled", "nan_for_one": "spark.sql.legacy.statisticalAggregate"}
-"""Spark's settings for what aggregates give, by the names of ``Rules``."""
 
 
 class NodeExpressions(ClassicExpressions):
@@ -249,10 +244,6 @@ def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, window
 
 def _inputs(grouped: _Grouped, read: Rows) -> pa.Schema:
     return arrow_schema(T.StructType([f for f in read.schema.fields if f.name in grouped.reads]))
-
-
-def rules_of(spark: Any) -> Rules:
-    return Rules(**{name: spark.conf.get(conf).lower() == "true" for name, conf in _RULES.items()})
 
 
 def _read(grouped: _Grouped, rows: Rows, keys: dict[str, JavaObject]) -> JavaObject:

@@ -26,11 +26,11 @@ from spark_ckpt.plan.analysed._nodes import (
     relation,
     schema_of,
 )
-from spark_ckpt.plan.analysed._own_operators import own_operator
 from spark_ckpt.plan.analysed._python_functions import function_of
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._tags import OWN, tag_of
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed.own_operators import own_operator
 from spark_ckpt.plan.batch_epochs import with_epochs, with_true_epochs
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted, refuse_reserved

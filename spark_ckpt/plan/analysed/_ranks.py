@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._top_rows import FirstRows, first_rows_of_keys
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     attribute_id,
@@ -31,9 +32,9 @@ from spark_ckpt.plan.analysed._nodes import (
     with_names,
 )
 from spark_ckpt.plan.analysed._row_by_row import row_by_row, step
-from spark_ckpt.plan.analysed._top_rows import FirstRows, first_rows_of_keys
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._updates import merged_by
+from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.key_columns import stored_name
@@ -182,7 +183,7 @@ def ranked(of: Translation, node: JavaObject) -> Rows:
     shown = [rows.schema.names[rows.place(a)] for a in output_of(node.child())]
     place = free(str(rank.name()), rows.schema.names)
     asked = FirstRows(n, keys, order, shown, place, None, merged)
-    made = first_rows_of_keys(of, node, rows, asked, _text(rank), "update")
+    made = first_rows_of_keys(rows.upstream(), given_uid(of, node), asked, _text(rank), "update")
     return Rows(made.recipe, made.lineage, output_of(node), made.schema)
 
 

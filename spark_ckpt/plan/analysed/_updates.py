@@ -6,20 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._own_operators import are_updates
 from spark_ckpt.plan.analysed._nodes import Rows, attribute_id, kind_of, text_of
 from spark_ckpt.plan.key_columns import is_key
-from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.udf_plan import items_of, seq_items
 
 JavaObject = Any
 
 _SAME = ("SubqueryAlias", "View", "PipeOperator", "ResolvedHint", "Repartition", "RepartitionByExpression")
-
-
-def are_updates(lineage: Lineage) -> bool:
-    """Whether rows that come are new values of rows that came before. Windows in mode update are."""
-    last = [o for o in lineage.operators if not any(o in other.behind for other in lineage.operators)]
-    return any(o.output_mode == "update" or (o.kind == "aggregate" and o.output_mode is None) for o in last)
 
 
 def merged_by(

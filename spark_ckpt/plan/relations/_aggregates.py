@@ -16,7 +16,7 @@ from pyspark.sql.connect import plan as P
 from spark_ckpt import agg
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.aggregates import Split, split_aggregates
+from spark_ckpt.plan.aggregates import ALL_ROWS, Split, rules_of, split_aggregates
 from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.key_columns import Keys, stored_name
 from spark_ckpt.plan.keyed_operator import keyed_rows
@@ -37,15 +37,10 @@ from spark_ckpt.plan.windows import in_place
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.runtime.windows import ShowWindows
 from spark_ckpt.state.aggregates.function import AggregateFunction
-from spark_ckpt.state.aggregates.kinds import Rules, in_any_order
+from spark_ckpt.state.aggregates.kinds import in_any_order
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 
 Relation = Any
-
-ALL_ROWS = "all_rows"
-"""The one key of an aggregation without keys."""
-_RULES = {"ansi": "spark.sql.ansi.enabled", "nan_for_one": "spark.sql.legacy.statisticalAggregate"}
-"""Spark's settings for what aggregates give, by the names of ``Rules``."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +131,7 @@ def _windowed(of: Translation, grouped: _Grouped) -> Windowed | None:
 
 def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, made: Windowed | None) -> AggregateFunction:
     inputs = T.StructType([f for f in read.schema.fields if f.name in grouped.split.columns()])
-    rules = Rules(**{name: of.spark.conf.get(conf).lower() == "true" for name, conf in _RULES.items()})
+    rules = rules_of(of.spark)
     by, rows, window = arrow_schema(keys.schema), arrow_schema(inputs), grouped.window
     if window is not None and made is not None:
         key, size = f"{grouped.names[grouped.place]}_start", window.size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import Column
@@ -63,15 +64,20 @@ def is_text(e: Expression) -> bool:
 
 def place_of(of: Translation, rows: Rows, e: Expression) -> int | None:
     """The place of the column of ``rows`` that ``e`` is; None if it is none, or if the name does not tell which."""
+    return name_among(rows.shown, e, of.case_sensitive)
+
+
+def name_among(names: Sequence[str], e: Expression, case_sensitive: bool) -> int | None:
+    """Which of ``names`` the column ``e`` has, as :func:`place_of`."""
     text = identifier_of(e)
     parts = [] if text is None else parts_of(text)
     if not parts:
         return None
-    first = [i for i, name in enumerate(rows.shown) if of.same_name(name, parts[0])]
-    if len(parts) > 1 and first:
+    own = names if case_sensitive else [name.lower() for name in names]
+    first, last = (part if case_sensitive else part.lower() for part in (parts[0], parts[-1]))
+    if len(parts) > 1 and first in own:
         return None  # a field of it
-    found = [i for i, name in enumerate(rows.shown) if of.same_name(name, parts[-1])]
-    return found[0] if len(found) == 1 else None
+    return own.index(last) if own.count(last) == 1 else None
 
 
 def column(e: Expression) -> Column:

@@ -25,6 +25,7 @@ from spark_ckpt.plan.relations._tree import kind_of
 from spark_ckpt.plan.relations._unions import union
 from spark_ckpt.plan.relations._windows import call_in, with_window
 from spark_ckpt.plan.relations.leaves import stream_of
+from spark_ckpt.plan.relations.own_operators import asked_of, own_operator
 from spark_ckpt.runtime.stateless import nullable
 
 SparkDF = Any
@@ -80,6 +81,14 @@ def computed(of: Translation, node: Relation) -> Rows:
     return step(of, node, rows) if call is None else with_window(of, node, rows, call)
 
 
+def grouped(of: Translation, node: Relation) -> Rows:
+    """``applyInPandas``, ``applyInArrow``, and methods of ours that look so."""
+    asked = asked_of(node)
+    if asked is None:
+        raise InvalidInputError(f"{kind_of(node)}: it is not translated over Spark Connect")
+    return own_operator(of, node, asked)
+
+
 HANDLERS: dict[str, Callable[[Translation, Relation], Rows]] = {
     "projection": computed,
     "row by row": computed,
@@ -87,6 +96,7 @@ HANDLERS: dict[str, Callable[[Translation, Relation], Rows]] = {
     "expand": computed,
     "filter": computed,
     "aggregate": aggregate,
+    "batch groups": grouped,
     "deduplicate": deduplicate,
     "function with state": function_with_state,
     "join": join,

@@ -12,6 +12,7 @@ from spark_ckpt.names import checked_name
 from spark_ckpt.plan.analysed.ledger import How, entry_of
 from spark_ckpt.plan.keyed_operator import no_operator, uid_of_use
 from spark_ckpt.plan.relations._names import node_of
+from spark_ckpt.plan.relations._python_functions import function_of
 from spark_ckpt.plan.relations._translation import Translation
 from spark_ckpt.plan.relations._tree import kind_of
 
@@ -41,4 +42,6 @@ def given_uid(of: Translation, node: Relation) -> str | None:
 
 
 def is_operator(node: Relation) -> bool:
+    if kind_of(node) == "GroupMap":
+        return hasattr(function_of(node), "asked")
     return entry_of(node_of(node) or "").how is How.OPERATOR

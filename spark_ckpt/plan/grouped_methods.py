@@ -1,5 +1,5 @@
 """``groupBy(...).topN``, ``.aggregate`` and ``.applyInArrowWithState`` of PySpark's grouped data: ``enable`` adds them.
-Driver; classic Spark."""
+Driver."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.analysed._aggregates import rules_of
-from spark_ckpt.plan.analysed._nodes import analysed, kind_of
-from spark_ckpt.plan.analysed._own_operators import Groups, stored
-from spark_ckpt.plan.analysed._top_rows import FirstRows, top_n
+from spark_ckpt.plan._own_operators import Groups, stored
+from spark_ckpt.plan._top_rows import FirstRows, top_n
+from spark_ckpt.plan.aggregates import rules_of
 from spark_ckpt.plan.columns import is_case_sensitive, listed, refuse_repeated
+from spark_ckpt.plan.front_door import groups_of
 from spark_ckpt.plan.key_columns import arrow_columns, column_named, is_key, written
 from spark_ckpt.plan.ordering import ordering
-from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
@@ -56,7 +55,7 @@ def topN(
         orders.groupBy("customer").topN(3, F.desc("price"), rank="place").uid("best")
     """
     _check_top_n(n, orderBy, rank=rank, changeColumn=changeColumn)
-    groups = Groups.of(grouped)
+    groups = groups_of(grouped)
     df, spark = groups.df, groups.df.sparkSession
     merged = None if mergeKeys is None else _merged(df, mergeKeys)
     removed_by = None if merged is None else column_named(df.columns, changeColumn, is_case_sensitive(spark))
@@ -66,8 +65,8 @@ def topN(
             f"topN: column {removed_by!r} has type {kind}; as changeColumn it would say what each row is, +I, -U, +U "
             "or -D: give another name, changeColumn='change', for a column of its own"
         )
-    wider, order = _with_order(df, listed(orderBy))
-    keys = Groups(wider, groups.by).keys
+    wider, order = _with_order(groups, listed(orderBy))
+    keys = wider.keys
     merged = None if merged is None else [c for c in merged if c not in keys.columns]
     if merged == []:
         raise InvalidInputError(f"topN: mergeKeys needs a column beside the keys, found {mergeKeys!r}")
@@ -76,12 +75,12 @@ def topN(
             f"topN: column {removed_by!r} says what each row is (changeColumn), so rows are neither ordered nor told "
             "apart by it; give another name, changeColumn='change', for a column of its own"
         )
-    keys = keys.named_for(wider.columns, STATE_COLUMNS)
+    keys = keys.named_for(wider.df.columns, STATE_COLUMNS)
     shown = [c for c in df.columns if c != removed_by]
     asked = FirstRows(n, list(keys.expressions), order, shown, rank, changeColumn, merged, removed_by)
-    function = top_n(wider.schema, asked, keys, "topN")
+    function = top_n(wider.df.schema, asked, keys, "topN")
     refuse_repeated(function.output_schema.names, spark)
-    return Groups(wider, groups.by).operator("topN", function, keys, wider.columns)
+    return wider.operator("topN", function, keys, wider.df.columns)
 
 
 def aggregate(
@@ -98,7 +97,7 @@ def aggregate(
     """
     if not aggregates:
         raise InvalidInputError("aggregate needs at least one aggregate, such as n=agg.count()")
-    groups = Groups.of(grouped)
+    groups = groups_of(grouped)
     names, keys = list(groups.df.columns), groups.keys
     needed = {s.column for s in aggregates.values() if s.column is not None} | ({orderBy} if orderBy else set())
     missing = sorted(needed - set(names))
@@ -139,7 +138,7 @@ def applyInArrowWithState(
     """
     if timeoutConf not in _TIMEOUTS:
         raise InvalidInputError(f"timeoutConf must be one of {list(_TIMEOUTS)}, found {timeoutConf!r}")
-    groups, state = Groups.of(grouped), stored(_struct(stateStructType))
+    groups, state = groups_of(grouped), stored(_struct(stateStructType))
     keys = groups.keys.named_for(groups.df.columns, state.names)
     function = ArrowStateFunction(
         func,
@@ -185,18 +184,16 @@ def _merged(df: DataFrame, given: Any) -> list[str]:
     return merged
 
 
-def _with_order(df: DataFrame, given: list[Any]) -> tuple[DataFrame, list[OrderBy]]:
+def _with_order(groups: Groups, given: list[Any]) -> tuple[Groups, list[OrderBy]]:
     """What is ordered by; expressions are columns of their own in front of the operator."""
-    orders = [ordering(one) for one in given]
+    orders, df = [ordering(one) for one in given], groups.df
     columns = [F.col(o.given) if isinstance(o.given, str) else o.given for o in orders]
-    trees = seq_items(analysed(df.select(*columns)).projectList())
     computed: dict[str, Column] = {}
     made = []
-    for i, (order, column, tree) in enumerate(zip(orders, columns, trees, strict=True)):
-        plain = kind_of(tree) == "AttributeReference"
-        name = str(tree.name()) if plain else f"{_HIDDEN}{i}"
-        if not plain:
+    for i, (order, column, plain) in enumerate(zip(orders, columns, groups.columns_of(columns), strict=True)):
+        name = plain or f"{_HIDDEN}{i}"
+        if plain is None:
             # Nothing is noted of what a function gives: the column is no event time, whatever it is computed of.
             computed[name] = F.coalesce(column)
         made.append(OrderBy(name, order.descending, order.nulls_first, "" if plain else written(order.given)))
-    return (df.withColumns(computed) if computed else df), made
+    return (type(groups)(df.withColumns(computed), groups.by) if computed else groups), made

@@ -1,4 +1,4 @@
-"""The first rows of each key: ``row_number()`` over a window that is filtered, and ``topN``. Driver; classic Spark."""
+"""The first rows of each key: ``row_number()`` over a window that is filtered, and ``topN``. Driver."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from spark_ckpt.plan.analysed._nodes import Rows
-from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.event_time import event_time
 from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
-from spark_ckpt.plan.keyed_operator import KeyedRows, keyed_rows
+from spark_ckpt.plan.keyed_operator import KeyedRows, Upstream, keyed_rows
 from spark_ckpt.plan.ordering import check_orderable
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.distinct_rows import Expiry
@@ -21,8 +18,6 @@ from spark_ckpt.state.topn.changes import Changes
 from spark_ckpt.state.topn.function import STATE_COLUMNS, TopN
 from spark_ckpt.state.topn.ordering import OrderBy
 from spark_ckpt.state.topn.updates import TopNOfUpdates
-
-JavaObject = Any
 
 
 @dataclass(frozen=True)
@@ -42,13 +37,13 @@ class FirstRows:
 
 
 def first_rows_of_keys(
-    of: Translation, node: JavaObject, rows: Rows, asked: FirstRows, method: str, mode: str | None
+    upstream: Upstream, uid: str | None, asked: FirstRows, method: str, mode: str | None
 ) -> KeyedRows:
-    """The operator behind ``rows``, whose columns have names of their own; the keys are columns of theirs."""
-    names = rows.schema.names
-    keys = Keys.of_columns([rows.schema[name] for name in asked.keys]).named_for(names, STATE_COLUMNS)
-    function = top_n(rows.schema, asked, keys, method)
-    return keyed_rows(rows.upstream(), given_uid(of, node), function, names, keys, mode)
+    """The operator behind rows whose columns have names of their own; the keys are columns of theirs."""
+    names = upstream.schema.names
+    keys = Keys.of_columns([upstream.schema[name] for name in asked.keys]).named_for(names, STATE_COLUMNS)
+    function = top_n(upstream.schema, asked, keys, method)
+    return keyed_rows(upstream, uid, function, names, keys, mode)
 
 
 def top_n(schema: T.StructType, asked: FirstRows, keys: Keys, method: str) -> TopN:

@@ -1,0 +1,110 @@
+"""What PySpark's grouped data has no method for: ``topN``, ``applyInArrowWithState`` and ``aggregate``. Driver.
+
+Each makes a node of PySpark's, ``applyInArrow``, over the columns and keys that the operator reads. The function in
+that node says what is meant, so it goes where the node goes. In a query of Spark's own it raises.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.aggregates import ALL_ROWS
+from spark_ckpt.plan.columns import refuse_repeated
+from spark_ckpt.plan.key_columns import Keys, stored_name
+from spark_ckpt.plan.key_types import check_key
+from spark_ckpt.plan.lineage import Lineage
+from spark_ckpt.runtime.stateless import spark_schema
+from spark_ckpt.state.functions.base import StateFunction
+from spark_ckpt.state.topn.function import TopN
+from spark_ckpt.state.topn.updates import TopNOfUpdates
+
+SparkDF = Any
+
+
+@dataclass(frozen=True)
+class OwnOperator:
+    """``function`` reads ``columns``, of rows whose columns are called ``names`` in their order; ``keys`` are those of
+    ``groupBy`` as the operator has them, ``plain`` those of them that are a column as it is."""
+
+    method: str
+    function: StateFunction
+    names: list[str]
+    columns: list[str]
+    keys: list[str]
+    plain: frozenset[str]
+    output_mode: str | None = None
+    takes_updates: bool = False
+
+    def check_updates(self, lineage: Lineage) -> None:
+        """Raises ``InvalidInputError`` where rows are updates, and nothing says which take the place of others."""
+        if isinstance(self.function, TopN) and not isinstance(self.function, TopNOfUpdates) and are_updates(lineage):
+            raise InvalidInputError(
+                f"topN: the rows of operator {lineage.operators[-1].shown!r} are updates, new values of rows that came "
+                "before; say by which columns, beside the keys, a newer row takes the place of an older one: "
+                "mergeKeys=['product']"
+            )
+
+
+@dataclass(frozen=True)
+class Groups(ABC):
+    """``groupBy(...)`` of a DataFrame, as a method of ours sees it."""
+
+    df: SparkDF
+    by: list[Column]
+
+    def __post_init__(self) -> None:
+        refuse_repeated(self.df.columns, self.df.sparkSession)
+
+    @abstractmethod
+    def columns_of(self, given: Sequence[Column]) -> list[str | None]:
+        """Of each expression, the name of the column that it is, as it is; None for what is computed."""
+
+    @property
+    def keys(self) -> Keys:
+        """Under the names that Spark gives them."""
+        fields = self.df.select(*self.by).schema.fields if self.by else [T.StructField(ALL_ROWS, T.IntegerType())]
+        for f in fields:
+            check_key(f)
+        plain = frozenset(name for name in self.columns_of(self.by) if name is not None)
+        columns = self.by or [F.lit(0)]
+        named = {f.name: c for f, c in zip(fields, columns, strict=True)}
+        return Keys(named, T.StructType([T.StructField(f.name, f.dataType, True) for f in fields]), plain)
+
+    def operator(self, method: str, function: StateFunction, keys: Keys, columns: Sequence[str], **how: Any) -> SparkDF:
+        """The DataFrame that the operator puts out."""
+        asked = OwnOperator(
+            method, function, list(self.df.columns), list(columns), list(keys.expressions), keys.columns, **how
+        )
+        return self.df.groupBy(*self.by).applyInArrow(_standing_for(asked), spark_schema(function.output_schema))
+
+
+def are_updates(lineage: Lineage) -> bool:
+    """Whether rows that come are new values of rows that came before. Windows in mode update are."""
+    last = [o for o in lineage.operators if not any(o in other.behind for other in lineage.operators)]
+    return any(o.output_mode == "update" or (o.kind == "aggregate" and o.output_mode is None) for o in last)
+
+
+def _standing_for(asked: OwnOperator) -> Callable[..., Any]:
+    def called(_rows: pa.Table) -> pa.Table:
+        raise InvalidInputError(
+            f"{asked.method} keeps state, which spark_ckpt has and Spark has not: write the DataFrame by "
+            "ckpt.writeStream(df)"
+        )
+
+    called.__annotations__ = {}  # hints that are texts here would be a warning of Spark's
+    called.asked = asked  # type: ignore[attr-defined]
+    return called
+
+
+def stored(struct: T.StructType) -> T.StructType:
+    """The columns of a function's state, under names that a table can have."""
+    return T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in struct.fields])

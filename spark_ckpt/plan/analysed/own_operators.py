@@ -1,0 +1,90 @@
+"""Operators of ours that PySpark has no method for, as nodes of Spark's plan: ``FlatMapGroupsInArrow`` with a tag.
+Driver; classic Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column, GroupedData
+from pyspark.sql import functions as F
+
+from spark_ckpt.plan._own_operators import Groups, OwnOperator
+from spark_ckpt.plan.analysed._nodes import (
+    Rows,
+    analysed,
+    attribute_id,
+    column_of,
+    kind_of,
+    named_as,
+    output_of,
+    project,
+    relation,
+    resolved,
+    with_names,
+)
+from spark_ckpt.plan.analysed._python_functions import function_of
+from spark_ckpt.plan.analysed._row_by_row import step
+from spark_ckpt.plan.analysed._tags import OWN, tag
+from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed.uids import given_uid
+from spark_ckpt.plan.chain import Chain
+from spark_ckpt.plan.java_classes import frame_of
+from spark_ckpt.plan.key_columns import Keys
+from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
+from spark_ckpt.plan.udf_plan import items_of, seq_items
+
+SparkDF = Any
+JavaObject = Any
+
+
+class NodeGroups(Groups):
+    """Of classic Spark. A tag says of the node that it stands for a method of ours."""
+
+    def columns_of(self, given: Sequence[Column]) -> list[str | None]:
+        own = {attribute_id(a): str(a.name()) for a in output_of(analysed(self.df))}
+        trees = seq_items(analysed(self.df.select(*given)).projectList()) if given else []
+        return [own[attribute_id(e)] if kind_of(e) == "AttributeReference" else None for e in trees]
+
+    def operator(self, method: str, *given: Any, **how: Any) -> SparkDF:
+        made = super().operator(method, *given, **how)
+        tag(analysed(made), OWN, method)
+        return made
+
+
+def groups_of(grouped: GroupedData) -> Groups:
+    return NodeGroups(grouped._df, [column_of(e) for e in items_of(grouped._jgd.groupingExprs())])
+
+
+def own_operator(of: Translation, node: JavaObject) -> Rows:
+    """A ``FlatMapGroupsInArrow`` with the tag of a method of ours."""
+    asked: OwnOperator = function_of(node).asked
+    grouped = node.child()
+    listed = seq_items(grouped.projectList())
+    count = len(seq_items(node.groupingAttributes()))
+    rows = _with_keys(of, of.rows(grouped.child()), asked, listed[:count], listed[count:])
+    asked.check_updates(rows.lineage)
+    keys = Keys.of_columns([rows.schema[name] for name in asked.keys])
+
+    def in_spark(ctx: Any) -> Chain:
+        chain = ctx.chain(rows.recipe)
+        return Chain(ctx.for_spark(chain), chain.schema)
+
+    upstream = Upstream(rows.recipe, rows.lineage, rows.schema, in_spark)
+    uid = given_uid(of, node)
+    made = keyed_rows(
+        upstream, uid, asked.function, asked.columns, keys, asked.output_mode, takes_updates=asked.takes_updates
+    )
+    return Rows(made.recipe, made.lineage, output_of(node), made.schema)
+
+
+def _with_keys(
+    of: Translation, rows: Rows, asked: OwnOperator, keys: list[JavaObject], columns: list[JavaObject]
+) -> Rows:
+    """The columns as the method saw them, and behind them the keys that are computed."""
+    values = [k.child() if kind_of(k) == "Alias" else k for k in keys]
+    values = values or resolved(frame_of(relation([]), of.spark), [F.lit(0)])
+    pairs = zip(values, asked.keys, strict=True)
+    computed = [named_as(value, name) for value, name in pairs if name not in asked.plain]
+    made = step(of, project([*columns, *computed], relation(rows.attributes)), rows)
+    return with_names(made, [*asked.names, *(name for name in asked.keys if name not in asked.plain)])

@@ -1,0 +1,63 @@
+"""``groupBy(...).topN``, ``.aggregate`` and ``.applyInArrowWithState``, as relations of ``applyInArrow``. Driver; Spark
+Connect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.connect import plan as P
+
+from spark_ckpt.plan._own_operators import Groups, OwnOperator
+from spark_ckpt.plan.columns import is_case_sensitive, quoted
+from spark_ckpt.plan.key_columns import Keys
+from spark_ckpt.plan.keyed_operator import keyed_rows
+from spark_ckpt.plan.relations._columns import bare, column, name_among
+from spark_ckpt.plan.relations._python_functions import function_of
+from spark_ckpt.plan.relations._row_by_row import step
+from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of, with_own_names
+from spark_ckpt.plan.relations.uids import given_uid
+
+Relation = Any
+
+
+class RelationGroups(Groups):
+    """Of Spark Connect's client."""
+
+    def columns_of(self, given: Sequence[Column]) -> list[str | None]:
+        names, sensitive = self.df.columns, is_case_sensitive(self.df.sparkSession)
+        places = [name_among(names, c._expr, sensitive) for c in given]
+        return [None if place is None else names[place] for place in places]
+
+
+def groups_of(grouped: Any) -> Groups:
+    return RelationGroups(grouped._df, grouped._grouping_cols)
+
+
+def asked_of(node: Relation) -> OwnOperator | None:
+    """What a method of ours wants of ``node``; None for a function of the user's."""
+    return getattr(function_of(node), "asked", None)
+
+
+def own_operator(of: Translation, node: Relation, asked: OwnOperator) -> Rows:
+    rows = with_own_names(of.rows(node._child))
+    asked.check_updates(rows.lineage)
+    computed = [name for name in asked.keys if name not in asked.plain]
+    if computed:
+        pairs = zip(node._grouping_cols or [F.lit(0)], asked.keys, strict=True)
+        keys = [column(bare(c._expr)).alias(name) for c, name in pairs if name in computed]
+        rows = step(of, P.Project(rows.plan, [*(F.col(quoted(name)) for name in asked.names), *keys]), rows)
+    keys_of = Keys.of_columns([rows.schema[name] for name in asked.keys])
+    uid = given_uid(of, node)
+    made = keyed_rows(
+        rows.upstream(),
+        uid,
+        asked.function,
+        asked.columns,
+        keys_of,
+        asked.output_mode,
+        takes_updates=asked.takes_updates,
+    )
+    return rows_of(made.recipe, made.lineage, node, made.schema)

@@ -16,7 +16,8 @@ from spark_ckpt.plan.in_arrow import Stays, in_arrow
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.relations._columns import is_text
 from spark_ckpt.plan.relations._control_rows import aliased, carried
-from spark_ckpt.plan.relations._translation import Rows, Translation, own_names, rows_of
+from spark_ckpt.plan.relations._parts import apart, located, marked, parts_behind
+from spark_ckpt.plan.relations._translation import Part, Rows, Translation, own_names, rows_of
 from spark_ckpt.plan.relations._tree import alias_of, all_parts, empty, ids_in, kind_of, known_as
 from spark_ckpt.plan.udf_plan import for_data_rows
 from spark_ckpt.runtime.operations import Operation, Operations
@@ -34,12 +35,12 @@ _IN_ARROW = (
 
 def step(of: Translation, node: Relation, rows: Rows) -> Rows:
     """What ``node`` makes of ``rows``."""
-    schema, parent = of.schema(node), rows.recipe
-    full, here = with_control(schema), _in_arrow(of, node, rows)
-    _check_texts(of, node, rows)
+    schema, parent, placed = of.schema(node), rows.recipe, located(node, rows)
+    full, here = with_control(schema), _in_arrow(of, placed, rows)
+    _check_texts(of, placed, rows)
 
     def in_spark(df: DataFrame) -> DataFrame:
-        return over_frame(of, node, rows, df, lambda child: carried(of, node, rows, child))
+        return over_frame(of, placed, rows, df, lambda child: carried(of, placed, rows, child))
 
     def make(ctx: Any) -> Chain:
         if isinstance(here, Stays):
@@ -48,7 +49,17 @@ def step(of: Translation, node: Relation, rows: Rows) -> Rows:
 
     where = f"in Spark: {here.why}" if isinstance(here, Stays) else "in Python, if its rows are there"
     lineage = replace(rows.lineage, places=(*rows.lineage.places, f"{kind_of(node)}: {where}"))
-    return rows_of(Recipe(make, (parent,)), lineage, node, schema)
+    made = rows_of(Recipe(make, (parent,)), lineage, node, schema)
+    return replace(made, parts=_parts(of, placed, rows))
+
+
+def _parts(of: Translation, node: Relation, rows: Rows) -> tuple[Part, ...]:
+    """Whose columns they are behind ``node``."""
+    if not rows.parts or kind_of(node) == "SubqueryAlias":
+        return ()
+    known = replace(rows, schema=marked(rows.schema))
+    before = under_names(node, known, of.frame(empty(with_control(known.schema))))
+    return parts_behind(rows, of.schema(carried(of, node, known, before, guard=False)))
 
 
 def carried_step(of: Translation, node: Relation, rows: Rows, over: Over, why: str) -> Rows:
@@ -81,7 +92,9 @@ def under_names(node: Relation, rows: Rows, df: DataFrame) -> Relation:
     """``df``, whose columns are known by all that ``node`` may know those of ``rows`` by. Out of Python come names, and
     nothing else; what Spark found by a plan id or an alias is the column of that name."""
     made = df._plan
-    if rows.plan._plan_id not in ids_in(made):
+    if rows.plan._plan_id not in ids_in(made) and rows.parts:
+        made = known_as(apart(rows, made), rows.plan._plan_id)
+    elif rows.plan._plan_id not in ids_in(made):
         if tuple(rows.schema.names) != rows.shown:
             made = P.ToDF(made, [*rows.shown, *CONTROL_COLUMNS])
         alias = alias_of(rows.plan)

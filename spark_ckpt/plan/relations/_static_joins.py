@@ -24,6 +24,7 @@ from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.relations._columns import column, is_control, is_data
 from spark_ckpt.plan.relations._control_rows import control_last
 from spark_ckpt.plan.relations._row_by_row import carried_step
+from spark_ckpt.plan.relations._stream_joins import stream_join
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.types import CONTROL_COLUMNS
@@ -111,7 +112,7 @@ def join(of: Translation, node: Relation) -> Rows:
     """Each batch reads the table as it is then."""
     left, right = of.reads_stream(node.left), of.reads_stream(node.right)
     if left and right:
-        raise unsupported("Join: a join of two streams is not translated yet")
+        return stream_join(of, node)
     made = _StaticJoin(node, of, left)
     if made.kind not in ("INNER", *_KEEPS_STREAM[left], *(("LEFT_SEMI",) if left else ())):
         kind, side = made.kind.title().replace("_", ""), "left" if left else "right"

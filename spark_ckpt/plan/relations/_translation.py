@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,11 +26,21 @@ Relation = Any
 
 
 @dataclass(frozen=True)
+class Part:
+    """Of the rows of a join, the columns that ``plan`` had, by their place: what that calls them. ``same``: its other
+    columns whose values are those of another part's, in that place."""
+
+    plan: Relation
+    columns: Mapping[int, str]
+    same: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Rows:
     """The rows that a relation puts out: how they are made, and the relation as the client has it.
 
     ``schema`` is that of the rows, control columns aside. ``shown`` are the names that the relation's columns have: an
-    operator has others where a name comes twice.
+    operator has others where a name comes twice. ``parts``: whose columns they are, behind a join of streams.
     """
 
     recipe: Recipe
@@ -38,6 +48,7 @@ class Rows:
     plan: Relation
     schema: T.StructType
     shown: tuple[str, ...]
+    parts: tuple[Part, ...] = ()
 
     def upstream(self) -> Upstream:
         return Upstream(self.recipe, self.lineage, self.schema, lambda ctx: ctx.chain(self.recipe))
@@ -100,7 +111,11 @@ def own_names(names: Sequence[str]) -> list[str]:
 
 def with_own_names(rows: Rows) -> Rows:
     """``rows``, a second column of a name under a name of its own: operators and their state go by names."""
-    names = own_names(rows.schema.names)
+    return with_names(rows, own_names(rows.schema.names))
+
+
+def with_names(rows: Rows, names: list[str]) -> Rows:
+    """``rows``, whose columns are called so in operators."""
     if names == rows.schema.names:
         return rows
     schema = renamed(rows.schema, names)

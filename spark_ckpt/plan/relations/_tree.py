@@ -117,6 +117,22 @@ def _rewritten(value: Any, put: Callable[[Expression], Expression | None]) -> An
     return value
 
 
+def with_expressions(node: Relation, put: Callable[[Expression], Expression | None]) -> Relation:
+    """``node`` with what ``put`` gives in place of parts of its expressions."""
+    found = {name: _columns_rewritten(value, put) for name, value in vars(node).items()}
+    made = copy.copy(node)
+    vars(made).update(found)
+    return made
+
+
+def _columns_rewritten(value: Any, put: Callable[[Expression], Expression | None]) -> Any:
+    if isinstance(value, Column):
+        return Column(rewritten(value._expr, put))
+    if isinstance(value, list | tuple):
+        return type(value)([_columns_rewritten(item, put) for item in value])
+    return rewritten(value, put) if isinstance(value, E.Expression) else value
+
+
 def all_parts(node: Relation) -> Iterator[Expression]:
     for e in expressions_of(node):
         yield from parts_of(e)

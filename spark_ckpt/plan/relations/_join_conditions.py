@@ -1,0 +1,329 @@
+"""The condition of a join of two streams, taken apart: keys, what concerns one side, what compares both. Driver; Spark
+Connect.
+
+The server says of which side each column is: it is asked over rows whose columns are marked. What stands on one side of
+a comparison becomes a column in front of the operator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.connect import expressions as E
+from pyspark.sql.connect import plan as P
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.condition import shape
+from spark_ckpt.plan.distinct_keys import as_text
+from spark_ckpt.plan.event_time import DELAY_KEY
+from spark_ckpt.plan.join_condition import FLIPPED, ORDERED, Bound, Key, Parts
+from spark_ckpt.plan.join_sides import LEFT, RIGHT
+from spark_ckpt.plan.key_columns import is_key
+from spark_ckpt.plan.relations._columns import column, identifier_of, name_among
+from spark_ckpt.plan.relations._parts import MARK, located, marked
+from spark_ckpt.plan.relations._row_by_row import under_names
+from spark_ckpt.plan.relations._translation import Rows, Translation
+from spark_ckpt.plan.relations._tree import empty, parts_of
+from spark_ckpt.plan.trying import unlogged
+from spark_ckpt.runtime.stateless import with_control
+from spark_ckpt.state.joins.predicate import Both, Compared, Either, Not, OfSide, Predicate
+
+Relation = Any
+Expression = Any
+Pair = tuple[Column, Column]
+
+_SIDES = {"L": LEFT, "R": RIGHT}
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """The column of a side, and whether it is that as it is, or a field of it."""
+
+    side: int
+    name: str
+    whole: bool
+
+
+class JoinedSides:
+    """The rows of both sides, whose columns have names of their own, in front of ``node``."""
+
+    def __init__(self, of: Translation, node: Relation, left: Rows, right: Rows) -> None:
+        self.of, self.rows = of, (left, right)
+        self._over = [self._marked(node, rows, prefix) for rows, prefix in zip(self.rows, _SIDES, strict=True)]
+        self._leaves: dict[tuple[str, Any], _Leaf | None] = {}
+        self._of_texts: dict[str, tuple[int, ...]] = {}
+
+    def _marked(self, node: Relation, rows: Rows, prefix: str) -> Relation:
+        known = replace(rows, schema=marked(rows.schema, prefix))
+        return under_names(located(node, rows), known, self.of.frame(empty(with_control(known.schema))))
+
+    def reads(self, c: Column) -> tuple[int, ...]:
+        """The sides whose columns are in ``c``; none of a constant."""
+        found = {side for e in _ends(c) for side in self._sides(e)}
+        return tuple(side for side in (LEFT, RIGHT) if side in found)
+
+    def columns(self, c: Column, side: int) -> set[str]:
+        """Those of ``side`` that are in ``c``. Of a SQL text, all that may be."""
+        found: set[str] = set()
+        for e in _ends(c):
+            leaf = self._leaf(e)
+            if leaf is not None:
+                found |= {leaf.name} if leaf.side == side else set()
+            elif side in self._sides(e):
+                words = set(re.findall(r"\w+", repr(e).lower()))
+                pairs = zip(self.rows[side].shown, self.rows[side].schema.names, strict=True)
+                found |= {own for shown, own in pairs if shown.lower() in words}
+        return found
+
+    def name(self, c: Column, side: int) -> str | None:
+        """The column of ``side`` that ``c`` is, as it is."""
+        e = c._expr
+        leaf = self._leaf(e) if identifier_of(e) is not None else None
+        return leaf.name if leaf is not None and leaf.whole and leaf.side == side else None
+
+    def kind(self, c: Column, side: int) -> T.DataType:
+        return self.of.schema(P.Project(self.rows[side].plan, [c])).fields[0].dataType
+
+    def same_kind(self, kinds: tuple[T.DataType, T.DataType], pair: Pair) -> T.DataType:
+        """What Spark converts both to, where it compares them. Of numbers and times ``coalesce`` tells it."""
+        one, other = kinds
+        if one == other:
+            return one
+        nulls = [F.lit(None).cast(kind) for kind in kinds]
+        rows = self.of.frame(self._over[LEFT])
+        for alike in (T.NumericType, T.DatetimeType):
+            if all(isinstance(kind, alike) for kind in kinds):
+                return rows.select(F.coalesce(*nulls)).schema.fields[0].dataType
+        both = rows.select(nulls[0].alias("one"), nulls[1].alias("other"))
+        asked = both.select(F.col("one") == F.col("other"))
+        for kind in dict.fromkeys((one, other, T.LongType(), T.DoubleType())):
+            if asked.sameSemantics(both.select(_as(kinds, kind))):
+                return kind
+        raise InvalidInputError(
+            f"the join compares {pair[LEFT]} with {pair[RIGHT]}, {one.simpleString()} with {other.simpleString()}: "
+            "make them one type first, as in left['k'] == right['k'].cast('long')"
+        )
+
+    def _sides(self, e: Expression) -> tuple[int, ...]:
+        leaf = self._leaf(e)
+        if leaf is not None:
+            return (leaf.side,)
+        text = repr(e)
+        if text not in self._of_texts:
+            alone = [side for side in (LEFT, RIGHT) if self._resolves(e, side)]
+            self._of_texts[text] = () if len(alone) == 2 else tuple(alone) or (LEFT, RIGHT)
+        return self._of_texts[text]
+
+    def _resolves(self, e: Expression, side: int) -> bool:
+        try:
+            with unlogged():
+                return bool(self.of.schema(P.Project(self.rows[side].plan, [column(e)])))
+        except PySparkException:
+            return False
+
+    def _leaf(self, e: Expression) -> _Leaf | None:
+        """None for a text with more than a name."""
+        name = identifier_of(e)
+        if name is None:
+            return None
+        key = name, getattr(e, "_plan_id", None)
+        if key not in self._leaves:
+            self._leaves[key] = self._asked(e)
+        return self._leaves[key]
+
+    def _asked(self, e: Expression) -> _Leaf | None:
+        asked = P.Project(P.Join(self._over[LEFT], self._over[RIGHT], None, "cross"), [column(e)])
+        asked = located(located(asked, self.rows[LEFT]), self.rows[RIGHT])
+        found = self.of.schema(asked).fields[0].metadata.get(MARK)
+        if found is None:
+            return None
+        side = _SIDES[found[0][0]]
+        return _Leaf(side, self.rows[side].schema.names[int(found[0][1:])], len(found) == 1)
+
+
+def _ends(c: Column) -> Iterator[Expression]:
+    """The names and texts in it."""
+    return (e for e in parts_of(c._expr) if isinstance(e, E.ColumnReference | E.SQLExpression))
+
+
+def _as(kinds: tuple[T.DataType, T.DataType], kind: T.DataType) -> Column:
+    columns = [F.col(n) if own == kind else F.col(n).cast(kind) for n, own in zip(("one", "other"), kinds, strict=True)]
+    return columns[0] == columns[1]
+
+
+class SplitCondition:
+    """``parts``, and of each side the columns that are ``compared`` with some of the other."""
+
+    def __init__(self, sides: JoinedSides, conditions: list[Column], names: list[str]) -> None:
+        self.parts, self._sides = Parts(), sides
+        self.compared: tuple[set[str], set[str]] = set(), set()
+        for name in names:
+            self._named_key(name)
+        for condition in conditions:
+            for part in _conjuncts(condition):
+                self._add(part)
+
+    def _named_key(self, name: str) -> None:
+        e, sides = E.ColumnReference(quoted(name)), self._sides
+        places = [name_among(rows.shown, e, sides.of.case_sensitive) for rows in sides.rows]
+        fields = [rows.schema.fields[at] for rows, at in zip(sides.rows, places, strict=True) if at is not None]
+        for side, f in enumerate(fields):
+            self.compared[side].add(f.name)
+        columns, kinds = (column(e), column(e)), (fields[LEFT].dataType, fields[RIGHT].dataType)
+        self._key(columns, kinds, (fields[LEFT].name, fields[RIGHT].name), False)
+
+    def _add(self, c: Column) -> None:
+        reads = self._sides.reads(c)
+        if len(reads) < 2:
+            for side in reads or (LEFT, RIGHT):
+                self.parts.alone[side].append(c)
+            return
+        op, args = shape(c) or ("", [])
+        if op in FLIPPED:
+            for side in reads:
+                self.compared[side].update(self._sides.columns(c, side))
+        pair = self._pair(args) if op in FLIPPED else None
+        if pair is not None and op in ("=", "<=>"):
+            names = self._sides.name(pair[LEFT], LEFT), self._sides.name(pair[RIGHT], RIGHT)
+            self._key(pair, self._kinds(pair), names, op == "<=>")
+            return
+        if op in ("<", "<=", ">", ">="):
+            self._bound(op, args)
+        found = self._predicate(c)
+        if found is None:
+            self.parts.behind.append(c)
+        else:
+            self.parts.condition = found if self.parts.condition is None else Both(self.parts.condition, found)
+
+    def _pair(self, args: list[Column]) -> Pair | None:
+        """Both arguments, the left side's first; None unless each is of a side of its own."""
+        found = tuple(map(self._sides.reads, args))
+        if found == ((LEFT,), (RIGHT,)):
+            return args[0], args[1]
+        return (args[1], args[0]) if found == ((RIGHT,), (LEFT,)) else None
+
+    def _kinds(self, pair: Pair) -> tuple[T.DataType, T.DataType]:
+        return self._sides.kind(pair[LEFT], LEFT), self._sides.kind(pair[RIGHT], RIGHT)
+
+    def _key(
+        self, pair: Pair, kinds: tuple[T.DataType, T.DataType], own: tuple[str | None, str | None], null_safe: bool
+    ) -> None:
+        if any(self._is_timed_window(name, side) for side, name in enumerate(own)):
+            # Two times: as in Spark, rows end when the watermark passes the end.
+            for part in ("start", "end"):
+                of_part = pair[LEFT][part], pair[RIGHT][part]
+                self.parts.keys.append(Key(of_part, T.TimestampType(), null_safe, (None, None), part == "end"))
+            return
+        kind = self._sides.same_kind(kinds, pair)
+        names = tuple(name if found == kind else None for name, found in zip(own, kinds, strict=True))
+        columns = [c if found == kind else c.cast(kind) for c, found in zip(pair, kinds, strict=True)]
+        if not is_key(kind):  # state is found by flat columns
+            columns = [F.when(c.isNotNull(), as_text("join", str(c), c, kind)) for c in columns]
+            names, kind = (None, None), T.StringType()
+        self.parts.keys.append(Key((columns[0], columns[1]), kind, null_safe, names))  # type: ignore[arg-type]
+
+    def _is_timed_window(self, name: str | None, side: int) -> bool:
+        found = None if name is None else self._sides.rows[side].schema[name]
+        return found is not None and isinstance(found.dataType, T.StructType) and DELAY_KEY in found.metadata
+
+    def _predicate(self, c: Column) -> Predicate | None:
+        reads = self._sides.reads(c)
+        if len(reads) < 2:
+            side = LEFT if reads == (LEFT,) else RIGHT
+            return OfSide(self._operand(side, c), side == LEFT)
+        op, args = shape(c) or ("", [])
+        if op == "between":
+            return self._both([args[0] >= args[1], args[0] <= args[2]], Both)
+        if op in ("and", "or"):
+            return self._both(args, Both if op == "and" else Either)
+        if op == "not":
+            part = self._predicate(args[0])
+            return None if part is None else Not(part)
+        return self._compared(op, args) if op in FLIPPED else None
+
+    def _both(self, args: list[Column], kind: Any) -> Predicate | None:
+        one, other = map(self._predicate, args)
+        return None if one is None or other is None else kind(one, other)
+
+    def _compared(self, op: str, args: list[Column]) -> Predicate | None:
+        pair = self._pair(args)
+        if pair is None:
+            return None
+        kinds = self._kinds(pair)
+        kind = self._sides.same_kind(kinds, pair)
+        collated = isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation()
+        if not isinstance(kind, ORDERED) or collated:
+            return None
+        names = [self._compared_name(pair[side], side, kinds[side], kind) for side in (LEFT, RIGHT)]
+        turned = self._sides.reads(args[0]) == (RIGHT,)
+        return Compared(FLIPPED[op] if turned else op, names[LEFT], names[RIGHT])
+
+    def _compared_name(self, c: Column, side: int, own: T.DataType, kind: T.DataType) -> str:
+        if own != kind:
+            return self._operand(side, c.cast(kind))
+        return self._sides.name(c, side) or self._operand(side, c)
+
+    def _operand(self, side: int, c: Column) -> str:
+        computed = self.parts.computed[side]
+        name = f"__ckpt_compared_{len(computed)}"
+        computed[name] = c
+        return name
+
+    # -- until when rows can match -----------------------------------------------------------------------------
+
+    def _bound(self, op: str, args: list[Column]) -> None:
+        """``small < big``, each a time and day-time intervals, as Spark's ``StreamingJoinHelper`` solves it."""
+        small, big = args if op in ("<", "<=") else (args[1], args[0])
+        lower, upper = self._linear(small), self._linear(big)
+        if lower is None or upper is None or lower.time is None or upper.time is None:
+            return
+        (other, other_column), (side, name) = lower.time, upper.time
+        if side != other:
+            shift = (lower.micros - upper.micros) // 1000 - (1 if op in ("<=", ">=") else 0)
+            self.parts.bounds.append(Bound(side, name, other_column, shift))
+
+    def _linear(self, c: Column) -> _Linear | None:
+        """A timestamp column of one side, plus a constant; None if it is anything else."""
+        reads = self._sides.reads(c)
+        if not reads:
+            return self._constant(c)
+        name = self._sides.name(c, reads[0]) if len(reads) == 1 else None
+        if name is not None:
+            is_time = isinstance(self._sides.rows[reads[0]].schema[name].dataType, T.TimestampType)
+            return _Linear((reads[0], name), 0) if is_time else None
+        op, args = shape(c) or ("", [])
+        if op not in ("+", "-") or len(args) != 2:
+            return None
+        one, other = map(self._linear, args)
+        if one is None or other is None or (other.time is not None and (op == "-" or one.time is not None)):
+            return None
+        return _Linear(one.time or other.time, one.micros + (other.micros if op == "+" else -other.micros))
+
+    def _constant(self, c: Column) -> _Linear | None:
+        one = self._sides.of.spark.sql("SELECT 1").select(c)
+        if not isinstance(one.schema.fields[0].dataType, T.DayTimeIntervalType):
+            return None
+        value = one.first()[0]
+        return None if value is None else _Linear(None, value // timedelta(microseconds=1))
+
+
+@dataclass(frozen=True)
+class _Linear:
+    time: tuple[int, str] | None
+    micros: int
+
+
+def _conjuncts(c: Column) -> list[Column]:
+    op, args = shape(c) or ("", [])
+    if op == "between":
+        return [args[0] >= args[1], args[0] <= args[2]]
+    return [part for arg in args for part in _conjuncts(arg)] if op == "and" else [c]

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -66,6 +67,19 @@ def twice_named(o: Any) -> Any:
     return made.where(names["k"].isNotNull() & (o["id"] > 2)).select(o["k"], F.concat(names["k"], "name"))
 
 
+def shown(df: Any) -> Any:
+    """All columns in one."""
+    return df.select(F.lit("all"), F.to_json(F.struct("*")))
+
+
+def sized(key: Any, frame: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({"k": [f"{key} {list(frame.columns)}"], "n": [len(frame)]})
+
+
+def joined(key: Any, left: pa.Table, right: pa.Table) -> pa.Table:
+    return pa.table({"k": [key[0].as_py()], "n": [10 * left.num_rows + right.num_rows]})
+
+
 PROGRAMS: dict[str, Made] = {
     "filters and columns": lambda o: o.where("v > 3").withColumn("w", F.col("v") * 2).select("k", F.col("w")),
     "names twice": lambda o: o.select("k", F.col("v").alias("k")).toDF("k", "v").where("v < 9"),
@@ -106,6 +120,34 @@ PROGRAMS: dict[str, Made] = {
     "anti join": lambda o: o.join(names_of(o), "k", "left_anti").select("k", "v"),
     "semi join": lambda o: o.join(names_of(o), ["k"], "left_semi").select("k", "v"),
     "cross join": lambda o: o.crossJoin(names_of(o)).select("name", "v"),
+    "stars in functions": lambda o: o.select(F.to_json(F.struct("*")), F.xxhash64("*") % 7),
+    "a star in an aggregate": lambda o: shown(o.groupBy("k").agg(F.max(F.struct("*")).alias("m"), F.count("*"))),
+    "cube": lambda o: shown(o.cube("k", (F.col("id") % 2).alias("odd")).agg(
+        F.sum("v").alias("s"), F.grouping("k").alias("g"), F.grouping_id().alias("i"), F.max("k").alias("m"))),
+    "rollup of windows": lambda o: shown(o.rollup(F.window("at", "2 minutes"), "k").agg(
+        F.count("*").alias("n"), F.grouping("window").alias("g"))),
+    "grouping sets": lambda o: o.groupingSets([["k"], []], "k").agg(F.sum("v").alias("s")),
+    "pivot": lambda o: shown(o.groupBy("k").pivot("id", [1, 2]).agg(F.max("k").alias("m"), F.count("v").alias("n"))),
+    "keys of other types": lambda o: shown(o.groupBy(
+        F.create_map("k", "v").alias("m"), F.make_dt_interval(F.lit(0), "id").alias("i")).agg(F.count("*").alias("n"))
+        .withColumns({"m": F.to_json("m"), "i": F.col("i").cast("string")})),
+    "structs of windows": lambda o: shown(o.groupBy(F.struct("k", F.window("at", "2 minutes")).alias("s")).agg(
+        F.max(F.window("at", "2 minutes").end).alias("e"))),
+    "texts of windows": lambda o: shown(o.groupBy(F.expr("struct(k AS name, window(at, '2 minutes', '1 minute')) AS s"))
+        .agg(F.expr("max(window(at, '2 minutes', '1 minute').end) AS e"))),
+    "a column of sessions": lambda o: o.withColumn("s", F.session_window("at", "1 minute")).select("s.end", "v"),
+    "summary": lambda o: shown(o.select("k", "v").summary("count", "mean", "50%", "max")),
+    "description": lambda o: o.describe("v"),
+    "sample": lambda o: o.sample(1.0).select("k", "v"),
+    "numbers": lambda o: o.select("k").coalesce(1).zipWithIndex("n"),
+    "groups of batches": lambda o: o.groupBy(F.upper("k"), F.window("at", "4 minutes")).applyInPandas(
+        sized, "k string, n long"),
+    "groups of both sides": lambda o: o.groupBy("k").cogroup(names_of(o).groupBy("k")).applyInArrow(
+        joined, "k string, n long"),
+    "generators beside": lambda o: o.lateralJoin(o.sparkSession.tvf.explode("xs").toDF("x"), F.col("x") > 2)
+    .select("k", "x"),
+    "tables beside": lambda o: o.alias("o").lateralJoin(
+        names_of(o).alias("n").where(F.col("n.k") == F.col("o.k").outer()), how="left").select("o.v", "name"),
 }  # fmt: skip
 
 
@@ -200,7 +242,29 @@ def uids_and_refusals(orders: Orders) -> None:
         translated(orders.ckpt, stream.select(F.expr("row_number() OVER (PARTITION BY k ORDER BY v)")))
 
 
-CHECKS = (rows_of_every_relation, state_of_functions, order_and_limit, uids_and_refusals)
+REFUSED: dict[str, Made] = {
+    "write where\\(F.rand": lambda o: o.sampleBy("k", {"a": 0.5}),
+    "withReplacement=True": lambda o: o.sample(True, 0.5),
+    "cube of session windows": lambda o: o.cube(F.session_window("at", "1 minute"), "k").count(),
+    "the number of a row in a column of its own": lambda o: o.zipWithIndex().select("*").withColumn(
+        "m", o.zipWithIndex()._plan._columns[1]),
+    "a left join with what a generator makes": lambda o: o.lateralJoin(
+        o.sparkSession.tvf.explode("xs").toDF("x"), F.col("x") > 2, "left"),
+    "does not read this text": lambda o: o.select(F.expr("to_json(struct(*, xs[0] AS x))")),
+    "topN": lambda o: o.withColumn("n", F.row_number().over(Window.partitionBy("k").orderBy("v"))).where("n < 2"),
+    "pivot is not supported on a streaming": lambda o: o.groupBy("k").pivot("id").count(),
+}  # fmt: skip
+"""What the message says -> a program."""
+
+
+def refusals_of_relations(orders: Orders) -> None:
+    for message, made in REFUSED.items():
+        df = made(orders.stream)
+        with pytest.raises((InvalidInputError, AnalysisException), match=message):
+            translated(orders.ckpt, df)
+
+
+CHECKS = (rows_of_every_relation, state_of_functions, order_and_limit, uids_and_refusals, refusals_of_relations)
 
 
 def main(folder: str, *names: str) -> int:

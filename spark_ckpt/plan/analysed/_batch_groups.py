@@ -10,12 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.util import PythonEvalType
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._batch_groups import (
+    PORTIONS,
+    STATIC_FIRST,
+    form_of,
+    groups_of_stream,
+    groups_of_table,
+    have_to_meet,
+    together,
+)
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     attribute_id,
@@ -31,23 +37,16 @@ from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._tags import OWN, tag_of
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.own_operators import own_operator
-from spark_ckpt.plan.batch_epochs import with_epochs, with_true_epochs
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import quoted, refuse_reserved
+from spark_ckpt.plan.columns import refuse_reserved
 from spark_ckpt.plan.event_time import kept_by_name
 from spark_ckpt.plan.java_classes import frame_of
-from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.plan.udf_plan import seq_items
-from spark_ckpt.runtime.batch_groups import BY, Form, Frames, Tables, around_both_sides, around_control_rows
+from spark_ckpt.runtime.batch_groups import BY, Form, around_both_sides, around_control_rows
 from spark_ckpt.runtime.stateless import with_control
-from spark_ckpt.types import CTL, STREAM_MASK, TAG
 
 SparkDF = Any
 JavaObject = Any
-
-_LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
-_PORTIONS = (PythonEvalType.SQL_GROUPED_MAP_PANDAS_ITER_UDF, PythonEvalType.SQL_GROUPED_MAP_ARROW_ITER_UDF)
 
 
 def batch_groups(of: Translation, node: JavaObject) -> Rows:
@@ -57,9 +56,9 @@ def batch_groups(of: Translation, node: JavaObject) -> Rows:
     side = _stream_side(of, node.child(), len(seq_items(node.groupingAttributes())))
     rows = side.rows
     out = with_control(kept_by_name(schema_of(node), rows.schema))
-    portions = int(node.functionExpr().evalType()) in _PORTIONS
+    portions = int(node.functionExpr().evalType()) in PORTIONS
     called = around_control_rows(function_of(node), _form(of, node, out), portions)
-    meet = _have_to_meet(rows.lineage)
+    meet = have_to_meet(rows.lineage)
 
     def make(ctx: Any) -> Chain:
         return Chain(getattr(side.grouped(ctx, meet), _method(node))(called, out), out)
@@ -72,10 +71,7 @@ def batch_groups(of: Translation, node: JavaObject) -> Rows:
 def batch_cogroups(of: Translation, node: JavaObject) -> Rows:
     """Rows of different epochs do not meet; those of a table meet those of each epoch. Event times end here."""
     if not node.left().isStreaming():
-        raise InvalidInputError(
-            "cogroup of a static DataFrame's groups with those of a stream: call it of the stream, as in "
-            'stream.groupBy("k").cogroup(static.groupBy("k")); its function gets the stream\'s rows first'
-        )
+        raise InvalidInputError(STATIC_FIRST)
     static = not node.right().isStreaming()
     left = _stream_side(of, node.left(), int(node.leftGroupingLen()))
     count = int(node.rightGroupingLen())
@@ -83,8 +79,8 @@ def batch_cogroups(of: Translation, node: JavaObject) -> Rows:
     out = with_control(schema_of(node))
     called = around_both_sides(function_of(node), _form(of, node, out), static)
     streams = [side for side in (left, right) if isinstance(side, _StreamSide)]
-    lineage = _together([side.rows.lineage.with_watermarks_told() for side in streams])
-    meet = static or len(lineage.sources) > 1 or bool(lineage.operators)
+    lineage = together([side.rows.lineage for side in streams])
+    meet = static or have_to_meet(lineage)
 
     def make(ctx: Any) -> Chain:
         both = left.grouped(ctx, meet).cogroup(right.grouped(ctx, meet))
@@ -103,10 +99,7 @@ class _StreamSide:
     keys: list[str]
 
     def grouped(self, ctx: Any, meet: bool) -> Any:
-        """``meet``: rows without epochs, as Spark's own sources read them, have to meet others."""
-        frame, sources = ctx.frame(self.rows.recipe), self.rows.lineage.sources
-        true = meet and any(source.by_spark for source in sources)
-        return _by(with_true_epochs(ctx, frame) if true else frame, self.keys)
+        return groups_of_stream(ctx, self.rows.recipe, self.rows.lineage, self.keys, meet)
 
 
 @dataclass(frozen=True)
@@ -115,7 +108,7 @@ class _TableSide:
     keys: list[str]
 
     def grouped(self, ctx: Any, _meet: bool) -> Any:
-        return _by(with_epochs(ctx, self.frame), self.keys)
+        return groups_of_table(ctx, self.frame, self.keys)
 
 
 def _stream_side(of: Translation, grouped: JavaObject, count: int) -> _StreamSide:
@@ -146,30 +139,9 @@ def _split(grouped: JavaObject, count: int) -> tuple[list[JavaObject], list[str]
     return columns, keys
 
 
-def _by(frame: SparkDF, keys: list[str]) -> Any:
-    """By the keys, the epoch and the control column."""
-    epoch = F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK))
-    return frame.groupBy(*[F.col(quoted(key)) for key in keys], epoch, F.col(CTL))
-
-
 def _form(of: Translation, node: JavaObject, out: T.StructType) -> Form:
-    conf, names = of.spark.conf, out.fieldNames()[:-2]
-    if _method(node) == "applyInPandas":
-        return Frames(names, pandas_options(conf)["assign_cols_by_name"])
-    large = conf.get(_LARGE) == "true" and "CoGroups" not in kind_of(node)
-    return Tables(to_arrow_schema(out, timezone="UTC", prefers_large_types=large))
+    return form_of(of.spark, out, _method(node) == "applyInPandas", "CoGroups" not in kind_of(node))
 
 
 def _method(node: JavaObject) -> str:
     return "applyInPandas" if kind_of(node).endswith("Pandas") else "applyInArrow"
-
-
-def _have_to_meet(lineage: Lineage) -> bool:
-    return len(lineage.sources) > 1 or bool(lineage.operators)
-
-
-def _together(lineages: list[Lineage]) -> Lineage:
-    first, *others = lineages
-    for other in others:
-        first = first.union(other, "cogroup")
-    return first

@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from spark_ckpt.plan.analysed._initial_rows import with_initial_rows
-from spark_ckpt.plan.analysed._nodes import Rows, attribute_id, output_of, schema_of, with_own_names
+from spark_ckpt.plan._initial_rows import with_initial_rows
+from spark_ckpt.plan.analysed._nodes import Rows, attribute_id, new_attributes, output_of, schema_of, with_own_names
 from spark_ckpt.plan.analysed._python_functions import function_of
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.uids import given_uid
@@ -56,7 +56,9 @@ def processor(of: Translation, node: JavaObject) -> Rows:
     )
     if initial:
         state = frame_of(node.initialState(), of.spark)
-        rows = with_initial_rows(rows, keys, state, int(node.initGroupingAttrsLen()), uid)
+        made = with_initial_rows(rows.upstream(), keys, state, int(node.initGroupingAttrsLen()), uid)
+        more = new_attributes(T.StructType([made.schema[INITIAL]]))
+        rows = Rows(made.recipe, made.lineage, (*rows.attributes, *more), made.schema)
     return _operator(node, rows, function, keys, uid, [*columns, *([INITIAL] if initial else [])])
 
 

@@ -8,20 +8,28 @@ from pyspark.sql import types as T
 from pyspark.util import PythonEvalType
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._initial_rows import with_initial_rows
 from spark_ckpt.plan.functions_with_state import pandas_function, processor_function, with_stored_names
 from spark_ckpt.plan.key_columns import Keys, arrow_columns
-from spark_ckpt.plan.keyed_operator import keyed_rows
+from spark_ckpt.plan.key_types import check_key_of_function
+from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan.relations._columns import place_of
 from spark_ckpt.plan.relations._python_functions import function_of
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of, with_own_names
 from spark_ckpt.plan.relations._tree import kind_of
 from spark_ckpt.plan.relations.uids import given_uid
 from spark_ckpt.state.functions.base import StateFunction
+from spark_ckpt.state.processors.declared import INITIAL
 
 Relation = Any
 
 _TIME_MODES = {"none": "None", "processingtime": "ProcessingTime", "eventtime": "EventTime"}
 """What PySpark takes in any letters -> what it calls them."""
+
+_OF_FRAMES = (
+    PythonEvalType.SQL_TRANSFORM_WITH_STATE_PANDAS_UDF,
+    PythonEvalType.SQL_TRANSFORM_WITH_STATE_PANDAS_INIT_STATE_UDF,
+)
 
 
 def function_with_state(of: Translation, node: Relation) -> Rows:
@@ -33,22 +41,28 @@ def function_with_state(of: Translation, node: Relation) -> Rows:
     function = pandas_function(
         of.spark, function_of(node), keys, inputs, of.schema(node), state, node._timeout_conf, watermark
     )
-    return _operator(of, node, rows, function, keys)
+    return _operator(node, rows.upstream(), function, keys, given_uid(of, node), rows.schema.names)
 
 
 def processor(of: Translation, node: Relation) -> Rows:
     """``transformWithState`` and ``transformWithStateInPandas``."""
-    if node._initial_state_plan is not None:
-        raise InvalidInputError(f"{kind_of(node)}: initialState is not translated yet")
+    initial = node._initial_state_plan is not None
     rows, keys = _keyed(of, node, [])
-    pandas = node._function._function._eval_type == PythonEvalType.SQL_TRANSFORM_WITH_STATE_PANDAS_UDF
+    pandas = node._function._function._eval_type in _OF_FRAMES
     # PySpark keeps the user's processor in the object whose method is the function.
     user, mode = function_of(node).__self__._stateful_processor, _TIME_MODES[node._time_mode.lower()]
     inputs = arrow_columns(rows.schema, rows.schema.names)
+    time = node._event_time_col_name or None
     function = processor_function(
-        of.spark, user, keys, inputs, of.schema(node), mode, pandas, output_time=node._event_time_col_name or None
+        of.spark, user, keys, inputs, of.schema(node), mode, pandas, initial=initial, output_time=time
     )
-    return _operator(of, node, rows, function, keys)
+    uid, upstream = given_uid(of, node), rows.upstream()
+    if not initial:
+        return _operator(node, upstream, function, keys, uid, rows.schema.names)
+    by, frame = node._initial_state_grouping_cols, of.frame(node._initial_state_plan)
+    together = with_initial_rows(upstream, keys, frame.select(*by, *frame), len(by), uid)
+    upstream = Upstream(together.recipe, together.lineage, together.schema, lambda ctx: ctx.chain(together.recipe))
+    return _operator(node, upstream, function, keys, uid, [*rows.schema.names, INITIAL])
 
 
 def _struct(text: str) -> T.StructType:
@@ -66,10 +80,13 @@ def _keyed(of: Translation, node: Relation, state: list[str]) -> tuple[Rows, Key
         raise InvalidInputError(f"{kind_of(node)}: expected keys with names of their own; rename those of {rows.shown}")
     rows = with_own_names(rows)
     fields = [rows.schema.fields[place] for place in places if place is not None]
+    for f in fields:
+        check_key_of_function(f)
     return rows, Keys.of_columns(fields).named_for(rows.schema.names, state)
 
 
-def _operator(of: Translation, node: Relation, rows: Rows, function: StateFunction, keys: Keys) -> Rows:
-    mode = node._output_mode.lower()
-    out = keyed_rows(rows.upstream(), given_uid(of, node), function, rows.schema.names, keys, mode)
+def _operator(
+    node: Relation, rows: Upstream, function: StateFunction, keys: Keys, uid: str | None, columns: list[str]
+) -> Rows:
+    out = keyed_rows(rows, uid, function, columns, keys, node._output_mode.lower())
     return rows_of(out.recipe, out.lineage, node, out.schema)

@@ -15,6 +15,7 @@ NODES = {
     "TransformWithStateInPandas": "TransformWithStateInPySpark",
     "SetOperation": "Union", "Aggregate": "Aggregate", "Deduplicate": "Deduplicate",
     "LateralJoin": "LateralJoin", "GroupMap": "FlatMapGroupsInPandas", "CoGroupMap": "FlatMapCoGroupsInPandas",
+    "StatDescribe": "Generate", "StatSummary": "Generate",
     "Sample": "Sample", "Offset": "Offset", "Tail": "Tail", "AsOfJoin": "AsOfJoin", "NearestByJoin": "NearestByJoin",
     "Transpose": "Transpose", "DataSource": "StreamingRelationV2", "Read": "StreamingRelationV2",
 }  # fmt: skip
@@ -25,10 +26,10 @@ NOT_OF_STREAMS = {
         "CachedRemoteRelation", "ChunkedCachedLocalRelation", "CommonInlineUserDefinedDataSource",
         "CommonInlineUserDefinedTableFunction", "LocalRelation", "Parse", "Range", "UnresolvedTableValuedFunction",
     ),
+    "the client does not know which rows Spark draws; write where(F.rand() < F.when(...))": ("StatSampleBy",),
     "changes of a table, which Spark itself reads": ("RelationChanges",),
     "it needs all rows at once, which a stream never has": (
-        "StatApproxQuantile", "StatCorr", "StatCov", "StatCrosstab", "StatDescribe", "StatFreqItems", "StatSampleBy",
-        "StatSummary", "HtmlString", "ShowString",
+        "StatApproxQuantile", "StatCorr", "StatCov", "StatCrosstab", "StatFreqItems", "HtmlString", "ShowString",
     ),
     "a command, and no query": (
         "AnalyzeTable", "CacheTable", "ClearCache", "CreateDatabase", "CreateTable", "CurrentCatalog",

@@ -12,7 +12,8 @@ from typing import Any
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.relations._filters_in_front import bare, in_front, optimized
 from spark_ckpt.plan.relations._translation import Translation
-from spark_ckpt.plan.relations._tree import children_of, kind_of, with_children
+from spark_ckpt.plan.relations._tree import children_of, kind_of, known_as, with_children
+from spark_ckpt.plan.relations.leaves import any_stream, stream_of
 
 Relation = Any
 
@@ -54,6 +55,8 @@ def _check(of: Translation, node: Relation) -> None:
 
 def _bare(of: Translation, node: Relation) -> Relation:
     """``node``, where the first watermark of each stream is over rows that nothing was done to."""
+    if stream_of(node) is not None:  # its nulls would be computed with
+        return known_as(any_stream(of.spark, of.schema(node)), node._plan_id)
     if kind_of(node) == "WithWatermark" and not any(kind_of(e) == "WithWatermark" for e in _all(node._child)):
         return bare(of, node)
     return with_children(node, [_bare(of, child) for child in children_of(node)])

@@ -108,29 +108,27 @@ def rewritten(e: Expression, put: Callable[[Expression], Expression | None]) -> 
     return made
 
 
+def with_expressions(node: Relation, put: Callable[[Expression], Expression | None]) -> Relation:
+    """``node`` with what ``put`` gives in place of parts of its expressions; itself if that is nothing everywhere."""
+    parts = {name: (value, _rewritten(value, put)) for name, value in vars(node).items()}
+    changed = {name: new for name, (old, new) in parts.items() if new is not old}
+    if not changed:
+        return node
+    made = copy.copy(node)
+    vars(made).update(changed)
+    return made
+
+
 def _rewritten(value: Any, put: Callable[[Expression], Expression | None]) -> Any:
     if isinstance(value, E.Expression):
         return rewritten(value, put)
+    if isinstance(value, Column):
+        new = rewritten(value._expr, put)
+        return value if new is value._expr else Column(new)
     if isinstance(value, list | tuple):
         done = [_rewritten(item, put) for item in value]
         return value if all(new is old for new, old in zip(done, value, strict=True)) else type(value)(done)
     return value
-
-
-def with_expressions(node: Relation, put: Callable[[Expression], Expression | None]) -> Relation:
-    """``node`` with what ``put`` gives in place of parts of its expressions."""
-    found = {name: _columns_rewritten(value, put) for name, value in vars(node).items()}
-    made = copy.copy(node)
-    vars(made).update(found)
-    return made
-
-
-def _columns_rewritten(value: Any, put: Callable[[Expression], Expression | None]) -> Any:
-    if isinstance(value, Column):
-        return Column(rewritten(value._expr, put))
-    if isinstance(value, list | tuple):
-        return type(value)([_columns_rewritten(item, put) for item in value])
-    return rewritten(value, put) if isinstance(value, E.Expression) else value
 
 
 def all_parts(node: Relation) -> Iterator[Expression]:

@@ -1,4 +1,5 @@
-"""Windows of time, ``F.window``: assigned in Arrow, as in classic Spark. Driver; Spark Connect.
+"""Windows of time, ``F.window``: assigned in Arrow, as in classic Spark; and sessions that each row makes by itself.
+Driver; Spark Connect.
 
 Spark's own analysis filters rows without a time, control rows among them. So the call of a window becomes a column of
 the rows, and the relation reads that.
@@ -6,6 +7,8 @@ the rows, and the relation reads that.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +25,7 @@ from spark_ckpt.plan.relations._columns import bare, column, is_whole, place_of
 from spark_ckpt.plan.relations._row_by_row import python_step, step
 from spark_ckpt.plan.relations._translation import Rows, Translation, with_own_names
 from spark_ckpt.plan.relations._tree import all_parts, kind_of, over, parts_of, rewritten, walk
-from spark_ckpt.plan.windows import WINDOW_KEYS, time_window, without_zone
+from spark_ckpt.plan.windows import WINDOW_KEYS, WINDOWS, SessionWindow, time_window, without_zone
 from spark_ckpt.plan.windows import TimeWindow as Call
 from spark_ckpt.runtime.stateless import Project
 from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
@@ -64,13 +67,18 @@ class Windowed:
     newest: bool = False
 
 
+def is_window(e: Expression) -> bool:
+    """Whether it is a call of one, or of a session."""
+    return isinstance(e, E.UnresolvedFunction) and e._name.lower() in WINDOWS
+
+
 def is_call(e: Expression) -> bool:
-    return isinstance(e, E.UnresolvedFunction) and e._name.lower() == "window"
+    return is_window(e) and e._name.lower() == "window"
 
 
 def call_in(node: Relation) -> Expression | None:
-    """The window that ``node`` computes: Spark takes one."""
-    return next((e for e in all_parts(node) if is_call(e)), None)
+    """The window, or the session, that ``node`` computes: Spark takes one."""
+    return next((e for e in all_parts(node) if is_window(e)), None)
 
 
 def window_of(of: Translation, rows: Rows, e: Expression) -> TimeWindow | None:
@@ -81,7 +89,7 @@ def window_of(of: Translation, rows: Rows, e: Expression) -> TimeWindow | None:
         said = time_window(of.frame(rows.plan), column(e))
         assert isinstance(said, Call)
         return TimeWindow(said.size, field, said.time, call)
-    place = place_of(of, rows, e)
+    place = place_of(of, rows, call)
     field = None if place is None else rows.schema.fields[place]
     if field is None or WINDOW_KEYS["window"] not in field.metadata:
         return None
@@ -90,7 +98,8 @@ def window_of(of: Translation, rows: Rows, e: Expression) -> TimeWindow | None:
 
 def _size_below(of: Translation, node: Relation, name: str) -> WindowSize:
     """Of the windows in a column: those that are computed below."""
-    calls = {repr(e._args[1:]): (each, e) for each in walk(node) for e in all_parts(each) if is_call(e)}
+    own = [each for each in walk(node) if kind_of(each) == "Project" and _alias_of_last(each) == name]
+    calls = {repr(e._args[1:]): (each, e) for each in own or walk(node) for e in all_parts(each) if is_call(e)}
     if len(calls) != 1:
         raise InvalidInputError(
             f"{name}: expected one F.window(...) in front of a group by a column of windows, found {len(calls)}; group "
@@ -100,6 +109,12 @@ def _size_below(of: Translation, node: Relation, name: str) -> WindowSize:
     said = time_window(of.frame(each._child), column(call))
     assert isinstance(said, Call)
     return WindowSize(said.size.size, said.size.size)
+
+
+def _alias_of_last(project: Relation) -> str | None:
+    """What :func:`hidden_window` calls a window."""
+    last = project._columns[-1]._expr if project._columns else None
+    return last._alias[0] if isinstance(last, E.ColumnAlias) and is_call(bare(last)) else None
 
 
 def windowed(of: Translation, rows: Rows, window: TimeWindow, name: str, newest: bool = False) -> Windowed:
@@ -119,31 +134,85 @@ def windowed(of: Translation, rows: Rows, window: TimeWindow, name: str, newest:
 
 
 def _with_time(of: Translation, window: TimeWindow, rows: Rows) -> tuple[Rows, str]:
-    """The rows, and the column of the time, which may have to be computed."""
     assert window.time is not None
-    place = place_of(of, rows, window.time._expr)
+    return with_time(of, rows, window.time, "window_time", window.local)
+
+
+def with_time(of: Translation, rows: Rows, time: Column, name: str, local: bool = False) -> tuple[Rows, str]:
+    """The rows, and the column of the time, which may have to be computed: ``name`` is what it is called then."""
+    place = place_of(of, rows, time._expr)
     kind = None if place is None else rows.schema.fields[place].dataType
     if place is not None and isinstance(kind, T.TimestampType | T.TimestampNTZType):
         return rows, rows.schema.names[place]
-    name = free("window_time", rows.shown)
-    time = window.time if window.local else window.time.cast("timestamp")
-    return step(of, P.Project(rows.plan, [column(E.UnresolvedStar(None)), time.alias(name)]), rows), name
+    time = F.window_time(time) if isinstance(kind, T.StructType) else time
+    name = free(name, rows.shown)
+    value = time if local else time.cast("timestamp")
+    return step(of, P.Project(rows.plan, [column(E.UnresolvedStar(None)), value.alias(name)]), rows), name
+
+
+def hidden_window(of: Translation, rows: Rows, columns: list[Column], name: str) -> tuple[Rows, list[Column]]:
+    """``rows`` with the window that ``columns`` compute in a column ``name``, and ``columns`` over that; both as they
+    are if they compute none."""
+    call = next((e for c in columns for e in parts_of(c._expr) if is_window(e)), None)
+    if call is None:
+        return rows, columns
+    asked = P.Project(rows.plan, [column(E.UnresolvedStar(None)), column(call).alias(name)])
+    put, found = _put(call, name), list[Column]()
+    for c in columns:
+        new = rewritten(c._expr, put)
+        found.append(c if new is c._expr else column(new))
+    return with_window(of, asked, rows, call), found
+
+
+def _put(call: Expression, name: str) -> Callable[[Expression], Expression | None]:
+    """The column ``name`` in place of ``call``. In a struct, a window has its function's name."""
+    reference = E.ColumnReference(quoted(name))
+
+    def put(e: Expression) -> Expression | None:
+        if is_window(e) and repr(e) == repr(call):
+            return reference
+        if isinstance(e, E.UnresolvedFunction) and e._name.lower() == "struct" and any(map(is_window, e._args)):
+            named = copy.copy(e)
+            named._args = [E.ColumnAlias(put(a) or a, [a._name.lower()], None) if is_window(a) else a for a in e._args]
+            return rewritten(named, put)
+        return None
+
+    return put
 
 
 def with_window(of: Translation, node: Relation, rows: Rows, call: Expression) -> Rows:
     """What ``node``, which computes one, makes of ``rows``."""
+    name = free("__ckpt_windows", rows.schema.names)
+    assigned = _with_own_session(of, rows, call, name) if not is_call(call) else _with_own_window(of, rows, call, name)
+    out = step(of, over(node, assigned.plan, **_parts(of, node, rows, call, name)), assigned)
+    if kind_of(node) == "WithColumns":
+        out = step(of, P.Drop(out.plan, list(assigned.shown[len(rows.shown) :])), out)
+    elif kind_of(node) == "Filter":  # Spark leaves the window in front of the columns
+        out = step(of, P.Project(out.plan, [F.col(quoted(name)).alias(call._name.lower()), *_columns_of(rows)]), out)
+    return replace(out, plan=node, schema=of.schema(node), shown=tuple(of.schema(node).names))
+
+
+def _with_own_window(of: Translation, rows: Rows, call: Expression, name: str) -> Rows:
     window = window_of(of, rows, call)
     assert window is not None
-    made = windowed(of, rows, window, "window")
+    rows, time = _with_time(of, window, with_own_names(rows))
+    made = windowed(of, rows, replace(window, time=F.col(quoted(time))), name)
     asked = P.WithColumns(rows.plan, [made.shown], [column(call)])
     asked = P.WithColumns(asked, [made.key], [F.col(quoted(made.shown)).start])
-    window_rows = replace(made.rows, plan=asked, shown=(*rows.shown, made.shown, made.key))
-    out = step(of, over(node, asked, **_parts(of, node, rows, call, made.shown)), window_rows)
-    if kind_of(node) == "WithColumns":
-        out = step(of, P.Drop(out.plan, [made.shown, made.key]), out)
-    elif kind_of(node) == "Filter":  # Spark leaves the window in front of the columns
-        out = step(of, P.Project(out.plan, [F.col(quoted(made.shown)), *_columns_of(rows)]), out)
-    return replace(out, plan=node, schema=of.schema(node), shown=tuple(of.schema(node).names))
+    return replace(made.rows, plan=asked, shown=(*rows.shown, made.shown, made.key))
+
+
+def _with_own_session(of: Translation, rows: Rows, call: Expression, name: str) -> Rows:
+    """The session that each row makes by itself. Rows without a time, or whose session would not last, are in none."""
+    said = time_window(of.frame(rows.plan), column(call))
+    assert isinstance(said, SessionWindow)
+    (field,) = of.schema(P.Project(rows.plan, [column(call)])).fields
+    rows, time = with_time(of, rows, said.time, f"{name}_time")
+    start = F.col(quoted(time))
+    struct = F.struct(start.alias("start"), (start + said.gap.cast("interval")).alias("end"))
+    made = step(of, P.WithColumns(rows.plan, [name], [struct.alias(name, metadata=field.metadata)]), rows)
+    shown = F.col(quoted(name))
+    return step(of, P.Filter(made.plan, shown.end > shown.start), made)
 
 
 def _columns_of(rows: Rows) -> list[Column]:
@@ -153,9 +222,7 @@ def _columns_of(rows: Rows) -> list[Column]:
 def _parts(of: Translation, node: Relation, rows: Rows, call: Expression, name: str) -> dict[str, Any]:
     """What stands in ``node``, with the column ``name`` for ``call``."""
 
-    def put(e: Expression) -> Expression | None:
-        return E.ColumnReference(quoted(name)) if is_call(e) and repr(e) == repr(call) else None
-
+    put = _put(call, name)
     if kind_of(node) == "Filter":
         return {"filter": column(rewritten(node.filter._expr, put))}
     if kind_of(node) == "WithColumns":
@@ -172,15 +239,6 @@ def _parts(of: Translation, node: Relation, rows: Rows, call: Expression, name: 
         else:
             found.append(column(new).alias(of.schema(P.Project(rows.plan, [c])).names[0]))
     return {"_columns": found}
-
-
-def refuse_calls_in(columns: list[Any]) -> None:
-    """Raises ``InvalidInputError`` for a window inside of another expression than a key."""
-    if any(is_call(part) for c in columns for part in parts_of(c._expr)):
-        raise InvalidInputError(
-            "Aggregate: over Spark Connect a window is one of the keys, as it is; for others compute it in front of "
-            'groupBy, as in withColumn("w", F.window("t", "1 hour"))'
-        )
 
 
 def without_shown(made: Windowed, columns: int) -> Rows:

@@ -6,26 +6,35 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from pyspark.sql.connect import expressions as E
+
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.analysed.job_graph import Step
 from spark_ckpt.plan.analysed.ledger import Entry, How, entry_of
 from spark_ckpt.plan.analysed.translate import Translated
 from spark_ckpt.plan.relations._aggregates import aggregate
+from spark_ckpt.plan.relations._batch_groups import batch_cogroups, batch_groups
 from spark_ckpt.plan.relations._duplicates import deduplicate
 from spark_ckpt.plan.relations._event_times import watermark
 from spark_ckpt.plan.relations._keyed_functions import function_with_state, processor
+from spark_ckpt.plan.relations._lateral_joins import lateral_join
 from spark_ckpt.plan.relations._names import TEXTS, node_of, why_not
 from spark_ckpt.plan.relations._ordered import limit, sort
 from spark_ckpt.plan.relations._python_functions import map_rows
 from spark_ckpt.plan.relations._row_by_row import step
 from spark_ckpt.plan.relations._rules import in_stream_form
+from spark_ckpt.plan.relations._samples import has_numbers, numbered, sample
+from spark_ckpt.plan.relations._stars import without_stars
 from spark_ckpt.plan.relations._static_joins import join
+from spark_ckpt.plan.relations._summaries import summary
+from spark_ckpt.plan.relations._texts import with_texts_read
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of
-from spark_ckpt.plan.relations._tree import kind_of
+from spark_ckpt.plan.relations._tree import all_parts, kind_of
 from spark_ckpt.plan.relations._unions import union
 from spark_ckpt.plan.relations._windows import call_in, with_window
 from spark_ckpt.plan.relations.leaves import stream_of
 from spark_ckpt.plan.relations.own_operators import asked_of, own_operator
+from spark_ckpt.plan.spark_errors import no_window_function
 from spark_ckpt.runtime.stateless import nullable
 
 SparkDF = Any
@@ -36,7 +45,7 @@ def translated(session: Any, df: SparkDF) -> Translated:
     """As :func:`spark_ckpt.plan.analysed.translate.translated`, of a DataFrame of Spark Connect."""
     walk = Walk(session)
     walk.schema(df._plan)  # what Spark refuses, it refuses as the user wrote it
-    rows = walk.rows(in_stream_form(walk, df._plan))
+    rows = walk.rows(in_stream_form(walk, with_texts_read(walk, df._plan)))
     return Translated(session, rows.recipe, rows.lineage, nullable(rows.schema), walk.steps[0])
 
 
@@ -60,9 +69,10 @@ class Walk(Translation):
         entry = self._entry(node)
         if entry.how is How.REFUSED:
             raise InvalidInputError(f"{kind_of(node)}: {entry.says}")
-        if entry.by not in HANDLERS:
+        handler = OF_KINDS.get(kind_of(node)) or HANDLERS.get(entry.by)
+        if handler is None:
             raise InvalidInputError(f"{kind_of(node)}: it is not translated over Spark Connect")
-        return HANDLERS[entry.by](self, node)
+        return handler(self, node)
 
     def _entry(self, node: Relation) -> Entry:
         if kind_of(node) in (*TEXTS, "Read") and not getattr(node, "_is_streaming", False):
@@ -77,16 +87,30 @@ class Walk(Translation):
 
 
 def computed(of: Translation, node: Relation) -> Rows:
-    call, rows = call_in(node), of.rows(node._child)
+    if has_numbers(node):
+        return numbered(of, node)
+    _refuse_ranks(node)
+    rows = of.rows(node._child)
+    node = without_stars(of, node, rows)
+    call = call_in(node)
     return step(of, node, rows) if call is None else with_window(of, node, rows, call)
+
+
+def _refuse_ranks(node: Relation) -> None:
+    found = next((e for e in all_parts(node) if isinstance(e, E.WindowExpression)), None)
+    if found is not None:
+        raise no_window_function(
+            f"{kind_of(node)}: over Spark Connect a stream has no functions of a window of rows. For the first rows of "
+            'each key write groupBy("k").topN(3, F.desc("v")), for running values groupBy("k").aggregate(emit="rows", '
+            'orderBy="t", total=agg.sum("v")), over spans of time groupBy(F.window(...))',
+            str(getattr(found._windowFunction, "_name", "a window function")),
+        )
 
 
 def grouped(of: Translation, node: Relation) -> Rows:
     """``applyInPandas``, ``applyInArrow``, and methods of ours that look so."""
     asked = asked_of(node)
-    if asked is None:
-        raise InvalidInputError(f"{kind_of(node)}: it is not translated over Spark Connect")
-    return own_operator(of, node, asked)
+    return batch_groups(of, node) if asked is None else own_operator(of, node, asked)
 
 
 HANDLERS: dict[str, Callable[[Translation, Relation], Rows]] = {
@@ -96,16 +120,22 @@ HANDLERS: dict[str, Callable[[Translation, Relation], Rows]] = {
     "expand": computed,
     "filter": computed,
     "aggregate": aggregate,
+    "batch cogroups": batch_cogroups,
     "batch groups": grouped,
     "deduplicate": deduplicate,
     "function with state": function_with_state,
     "join": join,
+    "lateral join": lateral_join,
     "limit": limit,
     "metrics": computed,
     "map rows": map_rows,
     "processor": processor,
+    "sample": sample,
     "sort": sort,
     "union": union,
     "watermark": watermark,
 }
 """What the ledger names, by its name there."""
+
+OF_KINDS: dict[str, Callable[[Translation, Relation], Rows]] = {"StatDescribe": summary, "StatSummary": summary}
+"""Relations that become several nodes."""

@@ -41,6 +41,13 @@ def given_uid(of: Translation, node: Relation) -> str | None:
     return None if uid is None else uid_of_use(of.uses_of_uids, uid, node._plan_id)
 
 
+def name_below(node: Relation, inner: Relation, suffix: str) -> None:
+    """``inner``, an operator that ``node`` is made of, is called by the uid of that."""
+    uid = _uids.get(node._plan_id)
+    if uid is not None:
+        _uids[inner._plan_id] = f"{uid}-{suffix}"
+
+
 def is_operator(node: Relation) -> bool:
     if kind_of(node) == "GroupMap":
         return hasattr(function_of(node), "asked")

@@ -1,19 +1,18 @@
 """``initialState`` of ``transformWithState``: its rows are collected, and a source of their own has them, which is read
-once in the life of the job, together with the first batch. Driver; classic Spark."""
+once in the life of the job, together with the first batch. Driver."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.analysed._nodes import Rows, new_attributes
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.key_columns import Keys
+from spark_ckpt.plan.keyed_operator import KeyedRows, Upstream
 from spark_ckpt.plan.lineage import Lineage, SourceNode
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.initial_rows import initial_rows
@@ -23,29 +22,21 @@ from spark_ckpt.types import CONTROL_COLUMNS
 SparkDF = Any
 
 
-def with_initial_rows(rows: Rows, keys: Keys, state: SparkDF, count: int, uid: str | None) -> Rows:
-    """``rows`` together with those of ``state``, the first ``count`` columns of which are the keys once more. Raises
-    ``InvalidInputError`` where they are of other types than the stream's."""
+def with_initial_rows(rows: Upstream, keys: Keys, state: SparkDF, count: int, uid: str | None) -> KeyedRows:
+    """``rows`` together with those of ``state``, the first ``count`` columns of which are the keys once more, in one
+    more column, ``INITIAL``. Raises ``InvalidInputError`` where they are of other types than the stream's."""
     table = _keyed(state, keys, count)
     source = SourceNode(initial_rows(table.toArrow()), {}, table.schema, None if uid is None else f"{uid}-initial")
     full = with_control(table.schema)
     read = Recipe(lambda _ctx: Chain(source, full))
-    noted = T.StructType([table.schema[INITIAL]])
-    schema = T.StructType([*rows.schema.fields, *noted.fields])
+    schema = T.StructType([*rows.schema.fields, table.schema[INITIAL]])
     names = [*schema.names, *CONTROL_COLUMNS]
 
     def make(ctx: Any) -> Chain:
         frames = [ctx.frame(recipe).select(*_columns(ctx.frame(recipe), schema)) for recipe in (rows.recipe, read)]
         return Chain(frames[0].union(frames[1]).toDF(*names), with_control(schema))
 
-    lineage = rows.lineage.union(Lineage(1, (source,)))
-    return replace(
-        rows,
-        recipe=Recipe(make, (rows.recipe, read)),
-        lineage=lineage,
-        attributes=(*rows.attributes, *new_attributes(noted)),
-        schema=schema,
-    )
+    return KeyedRows(Recipe(make, (rows.recipe, read)), rows.lineage.union(Lineage(1, (source,))), schema)
 
 
 def _keyed(state: SparkDF, keys: Keys, count: int) -> SparkDF:

@@ -1,0 +1,67 @@
+"""The groups of a batch, of which a user's function is called without state: by the user's keys, the epoch and the
+control column. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.util import PythonEvalType
+
+from spark_ckpt.plan.batch_epochs import with_epochs, with_true_epochs
+from spark_ckpt.plan.chain import Recipe
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.lineage import Lineage
+from spark_ckpt.plan.session_confs import pandas_options
+from spark_ckpt.runtime.batch_groups import Form, Frames, Tables
+from spark_ckpt.types import CTL, STREAM_MASK, TAG
+
+SparkDF = Any
+
+STATIC_FIRST = (
+    "cogroup of a static DataFrame's groups with those of a stream: call it of the stream, as in "
+    'stream.groupBy("k").cogroup(static.groupBy("k")); its function gets the stream\'s rows first'
+)
+PORTIONS = (PythonEvalType.SQL_GROUPED_MAP_PANDAS_ITER_UDF, PythonEvalType.SQL_GROUPED_MAP_ARROW_ITER_UDF)
+"""Functions that take an iterator of a group's rows."""
+_LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
+
+
+def groups_of_stream(ctx: Any, recipe: Recipe, lineage: Lineage, keys: Sequence[str], meet: bool) -> Any:
+    """``meet``: rows without epochs, as Spark's own sources read them, have to meet others."""
+    frame = ctx.frame(recipe)
+    true = meet and any(source.by_spark for source in lineage.sources)
+    return _by(with_true_epochs(ctx, frame) if true else frame, keys)
+
+
+def groups_of_table(ctx: Any, frame: SparkDF, keys: Sequence[str]) -> Any:
+    """Its rows meet those of each epoch."""
+    return _by(with_epochs(ctx, frame), keys)
+
+
+def form_of(spark: Any, out: T.StructType, pandas: bool, large: bool) -> Form:
+    """``large``: Spark's setting of large types in Arrow holds for the function."""
+    if pandas:
+        return Frames(out.fieldNames()[:-2], pandas_options(spark.conf)["assign_cols_by_name"])
+    large = large and spark.conf.get(_LARGE) == "true"
+    return Tables(to_arrow_schema(out, timezone="UTC", prefers_large_types=large))
+
+
+def have_to_meet(lineage: Lineage) -> bool:
+    return len(lineage.sources) > 1 or bool(lineage.operators)
+
+
+def together(lineages: Sequence[Lineage]) -> Lineage:
+    """Of the streams of a cogroup."""
+    first, *others = [lineage.with_watermarks_told() for lineage in lineages]
+    for other in others:
+        first = first.union(other, "cogroup")
+    return first
+
+
+def _by(frame: SparkDF, keys: Sequence[str]) -> Any:
+    epoch = F.col(TAG).bitwiseAND(F.lit(~STREAM_MASK))
+    return frame.groupBy(*[F.col(quoted(key)) for key in keys], epoch, F.col(CTL))

@@ -1,4 +1,4 @@
-"""Write the tables that the code has into the docs: configuration keys, and nodes of Spark's plans."""
+"""Write the tables that the code has into the docs: configuration keys, nodes of Spark's plans, and what makes them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spark_ckpt.config import config_table
-from spark_ckpt.plan.analysed.ledger import ledger_table
+from spark_ckpt.plan.analysed.ledger import ledger_table, written_table
 
 DOCS = Path(__file__).parents[1] / "docs"
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "configuration.md": ("keys", config_table),
     "design/front-door.md": ("ledger", ledger_table),
+    "methods.md": ("written", written_table),
 }
 
 

@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spark_ckpt import agg, errors
     from spark_ckpt.agg import AggSpec
-    from spark_ckpt.api.dataframe import CkptDataFrame
-    from spark_ckpt.api.grouped import CkptGroupedData
     from spark_ckpt.api.query import CkptQuery
     from spark_ckpt.api.session import CkptDataStreamReader, CkptSession, enable
     from spark_ckpt.api.write import CkptDataStreamWriter
@@ -45,11 +43,9 @@ __all__ = [
     "AggSpec",
     "CallContext",
     "CheckpointHooks",
-    "CkptDataFrame",
     "CkptDataStreamReader",
     "CkptDataStreamWriter",
     "CkptError",
-    "CkptGroupedData",
     "CkptQuery",
     "CkptSession",
     "CommitPermit",
@@ -75,10 +71,8 @@ _MODULES = {
     "AggSpec": "agg",
     "CallContext": "state.functions.base",
     "CheckpointHooks": "jobs.hooks",
-    "CkptDataFrame": "api.dataframe",
     "CkptDataStreamReader": "api.session",
     "CkptDataStreamWriter": "api.write",
-    "CkptGroupedData": "api.grouped",
     "CkptQuery": "api.query",
     "CkptSession": "api.session",
     "CkptError": "errors",

@@ -19,7 +19,7 @@ def add_methods(spark: Any) -> None:
     door = front_door(spark)
     own = _of_spark.setdefault(door.frames, door.frames.writeStream)
     door.frames.writeStream = property(partial(_write_stream, door), doc=own.__doc__)
-    door.frames.uid = property(partial(_uid, door))
+    door.frames.uid = property(partial(_uid, door), doc=door.with_uid.__doc__)
     for method in (aggregate, applyInArrowWithState, topN):
         setattr(door.grouped, method.__name__, method)
 

@@ -17,7 +17,7 @@ from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.sources.file_text import check_schema
 
 if TYPE_CHECKING:
-    from spark_ckpt.api.dataframe import CkptDataFrame
+    from pyspark.sql import DataFrame
 
 FILE_FORMATS = ("csv", "json", "orc", "parquet", "text")
 """Of Spark's formats, those that source ``files`` reads."""
@@ -34,17 +34,17 @@ class FileReaders:
         format: str | None = None,
         schema: StructType | str | None = None,
         **options: Any,
-    ) -> CkptDataFrame:
+    ) -> DataFrame:
         raise NotImplementedError
 
-    def parquet(self, path: str, *more: Any, **options: Any) -> CkptDataFrame:
+    def parquet(self, path: str, *more: Any, **options: Any) -> DataFrame:
         """As PySpark's: Parquet files below ``path``, by source ``files``; ``options`` by Spark's names or its own.
 
         ``more``: what PySpark takes by position, too, in its order. Raises as :meth:`load`.
         """
         return self.load(path, "parquet", **_by_name("parquet", path, more), **options)
 
-    def orc(self, path: str, *more: Any, **options: Any) -> CkptDataFrame:
+    def orc(self, path: str, *more: Any, **options: Any) -> DataFrame:
         """As PySpark's: ORC files below ``path``, by source ``files``; ``options`` and ``more`` as of :meth:`parquet`.
 
         Timestamps are read as those of a clock in UTC. Raises as :meth:`load`, and ``ConfigError`` if the schema has
@@ -52,7 +52,7 @@ class FileReaders:
         """
         return self.load(path, "orc", **_by_name("orc", path, more), **options)
 
-    def json(self, path: str, schema: StructType | str | None = None, *more: Any, **options: Any) -> CkptDataFrame:
+    def json(self, path: str, schema: StructType | str | None = None, *more: Any, **options: Any) -> DataFrame:
         """As PySpark's: one JSON object a line, in files below ``path``, by source ``files``; a ``schema`` is needed,
         unless ``spark.sql.streaming.schemaInference`` is set.
 
@@ -61,7 +61,7 @@ class FileReaders:
         """
         return self.load(path, "json", schema, **_by_name("json", path, (schema, *more)), **options)
 
-    def csv(self, path: str, schema: StructType | str | None = None, *more: Any, **options: Any) -> CkptDataFrame:
+    def csv(self, path: str, schema: StructType | str | None = None, *more: Any, **options: Any) -> DataFrame:
         """As PySpark's: CSV files below ``path``, by source ``files``; a ``schema`` is needed, as of :meth:`json`, and
         records are read in its mode.
 
@@ -70,7 +70,7 @@ class FileReaders:
         """
         return self.load(path, "csv", schema, **_by_name("csv", path, (schema, *more)), **options)
 
-    def text(self, path: str, *more: Any, **options: Any) -> CkptDataFrame:
+    def text(self, path: str, *more: Any, **options: Any) -> DataFrame:
         """As PySpark's: files below ``path`` as rows ``value string``, one a line, by source ``files``.
 
         ``options`` and ``more`` as of :meth:`parquet`. Raises as :meth:`load`.
@@ -81,7 +81,7 @@ class FileReaders:
 
     def xml(
         self, path: str, rowTag: str | None = None, schema: StructType | str | None = None, *more: Any, **options: Any
-    ) -> CkptDataFrame:
+    ) -> DataFrame:
         """As PySpark's: XML files below ``path``, which Spark's own source reads, as of
         :meth:`spark_ckpt.api.session.CkptDataStreamReader.spark`; ``rowTag`` is the element that is a row.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from copy import copy
@@ -15,15 +14,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, YearMonthIntervalType
 
 from spark_ckpt.api._file_options import OnlySparkReadsError
+from spark_ckpt.api._on_dataframes import add_methods
 from spark_ckpt.api._output_modes import check_mode, check_updates
 from spark_ckpt.api._progress import CkptStreams
-from spark_ckpt.api._read_by_spark import Asked, behind, may_be_sparks, read_by_spark, rows_by_spark
+from spark_ckpt.api._read_by_spark import Asked, may_be_sparks, read_by_spark, rows_by_spark
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads, refuse_unread_types
 from spark_ckpt.api._spark_streams import spark_stream
 from spark_ckpt.api._tables import table_source
-from spark_ckpt.api._unbound_calls import take_unbound_calls
-from spark_ckpt.api._views import global_views, views_of
-from spark_ckpt.api.dataframe import CkptDataFrame
+from spark_ckpt.api._wrap import wrapped
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, set_option
@@ -43,7 +41,7 @@ from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.sources.base import open_source
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.connect.session import SparkSession as ConnectSession
     from pyspark.sql.datasource import DataSource
 
@@ -52,7 +50,10 @@ PREFIX = "spark.ckpt."
 
 def enable(spark: SparkSession | ConnectSession) -> CkptSession:
     """Checkpoints for the streams of ``spark``, a classic session or one of Spark Connect; nothing else changes in it.
-    PySpark's methods take checkpointed streams when they are called on its class, ``DataFrame.unionAll(a, b)``.
+
+    Driver. Call it as often as you like. PySpark's class of DataFrames gets ``uid``, its grouped data ``topN``,
+    ``aggregate`` and ``applyInArrowWithState``, and ``writeStream`` of a DataFrame that reads a source of
+    ``ckpt.readStream`` writes under checkpoints. Of such a DataFrame, a column that is called ``uid`` is ``df["uid"]``.
 
     Reads and checks ``spark.ckpt.*`` of the session's conf, of which ``spark.ckpt.dir`` must be set: the folder or URL
     that holds the jobs' folders. Raises ``ConfigError`` for unknown keys and bad values::
@@ -78,20 +79,12 @@ class CkptSession(Hinting):
         self.spark: SparkSession = spark  # that of Connect has the same methods
         self._given = dict(given or {})
         self._streams: CkptStreams | None = None
-        self._translates = os.environ.get("SPARK_CKPT_FRONT_DOOR") == "spark"
-        if self._translates:
-            from spark_ckpt.api._on_dataframes import add_methods
-
-            add_methods(spark)
-        else:
-            take_unbound_calls(CkptDataFrame)
+        add_methods(spark)
         self.config()
 
     def _frame(self, recipe: Recipe, lineage: Lineage, schema: StructType, **more: Any) -> Any:
         """The DataFrame of what begins here."""
-        if self._translates:
-            return front_door(self.spark).stream_frame(Stream(self, recipe, lineage, schema, **more))
-        return CkptDataFrame(self, recipe, lineage, self.preview(with_control(schema)))
+        return front_door(self.spark).stream_frame(Stream(self, recipe, lineage, schema, **more))
 
     @property
     def readStream(self) -> CkptDataStreamReader:
@@ -107,7 +100,7 @@ class CkptSession(Hinting):
 
     def writeStream(self, df: Any) -> CkptDataStreamWriter:
         """``df.writeStream`` with checkpoints, of any streaming DataFrame of this session: where all its streams are
-        Spark's own, too, whose ``writeStream`` is Spark's. Classic Spark."""
+        Spark's own, too, whose ``writeStream`` is Spark's."""
         return CkptDataStreamWriter(df, self)
 
     def explain(self, df: Any) -> None:
@@ -116,24 +109,20 @@ class CkptSession(Hinting):
 
         Raises what ``start`` would raise of the plan. ``query.explain()`` has Spark's own plan of a running query.
         """
-        if isinstance(df, CkptDataFrame):
-            df.explain()
-        else:
-            print(translated(self, df).graph())  # noqa: T201
+        print(translated(self, df).graph())  # noqa: T201
 
     def check(self, df: Any, outputMode: str = "append") -> None:
         """Raise what ``df.writeStream.outputMode(outputMode)...start()`` would refuse of the plan of ``df``, without a
         start: what is not translated, names of state that come twice, the output mode, types that no sink takes.
-        Options of sinks, and checkpoints that a job would go on from, are looked at by ``start``. Classic Spark.
+        ``start`` looks at options of sinks, at names of columns that come twice, and at the checkpoints to go on from.
         """
-        job: Any = df if isinstance(df, CkptDataFrame) else translated(self, df)
-        if job is not df:
-            job.graph()  # names what has a name
+        job = translated(self, df)
+        job.graph()  # names what has a name
         job._arrow_schema()
         check_mode(job._lineage, outputMode)
         check_updates(job._lineage, outputMode, self.spark)
 
-    def wrap(self, df: Any) -> CkptDataFrame:
+    def wrap(self, df: Any) -> DataFrame:
         """``df``, a stream of ``spark.readStream.format("ckpt")`` with what plain Spark did to it, as one of ours.
 
         So it can be grouped, joined and written here. What was done in Spark, SQL over views included, must have kept
@@ -145,53 +134,7 @@ class CkptSession(Hinting):
             orders = spark.sql("SELECT * FROM orders WHERE amount > 0 OR __ckpt_ctl IS NOT NULL")
             totals = ckpt.wrap(orders).groupBy("customer").agg(F.sum("amount").alias("total")).uid("totals")
         """
-        from spark_ckpt.api._wrap import wrapped
-
         return wrapped(self, df)
-
-    def sql(self, sqlQuery: str, args: Mapping[str, Any] | list[Any] | None = None, **kwargs: Any) -> CkptDataFrame:
-        """``spark.sql`` of ``sqlQuery``, one query that reads views of streams, made by ``createOrReplaceTempView``.
-
-        Other tables in it are static ones of Spark. ``args`` and ``kwargs`` are PySpark's: values for ``:name`` or
-        ``?``, and for ``{name}``, DataFrames and streams among them. What is in it is what the methods can do;
-        docs/methods.md names the clauses that are not there, which raise ``InvalidInputError`` with what to write
-        instead. Raises Spark's ``AnalysisException`` for what Spark refuses::
-
-            orders.createOrReplaceTempView("orders")
-            ckpt.sql("SELECT customer, sum(amount) AS total FROM orders WHERE n > :n GROUP BY customer", {"n": 10})
-        """
-        if self._translates:
-            return self.spark.sql(sqlQuery, args, **kwargs)
-        from spark_ckpt.api._sql import sql
-
-        return sql(self, sqlQuery, args, kwargs)
-
-    def table(self, tableName: str) -> Any:
-        """As ``spark.table``: the stream that ``createOrReplaceTempView`` has called ``tableName``, where
-        ``global_temp.orders`` is a global view. Else Spark's own table of that name, a plain DataFrame.
-
-        Raises Spark's ``AnalysisException`` if there is none.
-        """
-        if self._translates:
-            return self.spark.table(tableName)
-        key = tableName.replace("`", "").lower() if isinstance(tableName, str) else ""
-        database = self.spark.conf.get("spark.sql.globalTempDatabase", None) or "global_temp"
-        views = global_views() if key.startswith(f"{database.lower()}.") else views_of(self.spark)
-        found = views.get(key.removeprefix(f"{database.lower()}."))
-        return self.spark.table(tableName) if found is None else found
-
-    def dropGlobalTempView(self, viewName: str) -> bool:
-        """Forget the global view ``viewName`` of a stream; whether there was one. What was made of it stays."""
-        if self._translates:
-            return self.spark.catalog.dropGlobalTempView(viewName)
-        return global_views().pop(viewName.lower(), None) is not None
-
-    def dropTempView(self, viewName: str) -> bool:
-        """Forget the view ``viewName`` of a stream, as ``spark.catalog.dropTempView``; whether there was one. What was
-        made of it stays."""
-        if self._translates:
-            return self.spark.catalog.dropTempView(viewName)
-        return views_of(self.spark).pop(viewName.lower(), None) is not None
 
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
         """The configuration as it is now; ``overrides`` (reader or writer options, key -> text) win.
@@ -281,7 +224,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
         format: str | type[DataSource] | None = None,
         schema: StructType | str | None = None,
         **options: Any,
-    ) -> CkptDataFrame:
+    ) -> DataFrame:
         """The stream; ``path`` is the option of that name. Checks the source's options now and reads nothing yet.
 
         ``format``, ``schema`` and ``options`` are those of the methods of these names, as in Spark.
@@ -314,7 +257,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
             set_option(given, "path", path)
         return self._loaded(given)
 
-    def table(self, tableName: str) -> CkptDataFrame:
+    def table(self, tableName: str) -> DataFrame:
         """As PySpark's: table ``tableName`` of the session's catalog, a Delta table, or one of parquet or json files
         without partitions.
 
@@ -328,7 +271,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
         reader._options = dict(self._options)
         return reader.load(path, kind, schema)
 
-    def spark(self, stream: SparkStreamMaker | Any, uid: str | None = None) -> CkptDataFrame:
+    def spark(self, stream: SparkStreamMaker | Any, uid: str | None = None) -> DataFrame:
         """A stream that Spark itself reads, ``spark.readStream...load()``, with barriers: by the sources that Spark has
         for Delta, Kafka or files, and whatever other connectors there are for the JVM.
 
@@ -352,7 +295,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
         """
         return spark_stream(self._session, stream, uid)
 
-    def _loaded(self, options: dict[str, str]) -> CkptDataFrame:
+    def _loaded(self, options: dict[str, str]) -> DataFrame:
         uid, kind = options.pop("uid", None), self._format
         asked = Asked(self._session, str(kind), self._schema, dict(options), uid)
         lanes = lane_count(options.pop("lanes", None))
@@ -365,12 +308,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
             if given is None and "badrecords" not in {name.lower() for name in options}:
                 refuse_unread_types(kind.lower(), made.schema)  # the schema that the files tell
         except OnlySparkReadsError as error:
-            return cast(CkptDataFrame, read_by_spark(asked, str(error)))
-        told = replace(asked, schema=made.schema if given is None else given)
-        if self._session._translates:
-            return made
-        made._reread = partial(read_by_spark, told)
-        made._reread = behind(made, made)
+            return cast("DataFrame", read_by_spark(asked, str(error)))
         return made
 
     def _read_here(

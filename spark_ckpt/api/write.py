@@ -13,7 +13,6 @@ from spark_ckpt.api._refused_at_start import as_spark_takes
 from spark_ckpt.api._repeated_names import told_apart
 from spark_ckpt.api._tables import table_sink
 from spark_ckpt.api._writers import WHERE, in_our_terms, with_conditions
-from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text, set_option
@@ -250,8 +249,6 @@ class CkptDataStreamWriter(Hinting):
 
     def _job(self, rows: Any) -> Any:
         """``rows`` as a job: the DataFrame, or what sinks need of it beside its own columns."""
-        if isinstance(rows, CkptDataFrame):
-            return rows
         return self._own_job if rows is self._df else translated(self._session, rows)
 
     @cached_property

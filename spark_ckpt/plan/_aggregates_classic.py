@@ -13,10 +13,10 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED, OF_DOUBLES
 from spark_ckpt.plan._calls import Call
 from spark_ckpt.plan._forms import Form, each_within_structs, weighed
+from spark_ckpt.plan._java_classes import EXPRESSION_UTILS, attribute_id, class_name, java_class, to_seq
 from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import VALUE, Listing, Order, names
-from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, java_class, to_seq
-from spark_ckpt.plan.udf_plan import items_of, seq_items
+from spark_ckpt.plan.udf_plan import seq_items
 
 _OF_FIRST = ("Mode", "Median", "Percentile", "PercentileCont", "PercentileDisc", "ApproximatePercentile")
 """Functions whose other arguments are constants."""
@@ -25,29 +25,29 @@ JavaObject = Any
 
 
 class ClassicExpressions:
-    """See :class:`spark_ckpt.plan.aggregates.Expressions`."""
+    """See :class:`spark_ckpt.plan._aggregates.Expressions`."""
 
     def __init__(self, df: SparkDF, keys: list[Column], exprs: list[Column]) -> None:
         aggregated = df.groupBy(*keys).agg(*exprs)
         self.names: list[str] = aggregated.columns
         self._utils = java_class(EXPRESSION_UTILS)
         plan = _plan(aggregated)
-        if _class(plan) == "Project":  # some name is that of an earlier result
+        if class_name(plan) == "Project":  # some name is that of an earlier result
             plan = _plan(df.groupBy(*keys).agg(*put_in_place(df, keys, exprs, self.names)))
-        if _class(plan) != "Aggregate" or not seq_items(plan.children())[0].sameResult(_plan(df)):
+        if class_name(plan) != "Aggregate" or not seq_items(plan.children())[0].sameResult(_plan(df)):
             raise InvalidInputError(
                 f"agg({', '.join(map(str, exprs))}): expected aggregate functions of the rows of a group, found "
                 f"something that Spark plans as {plan.nodeName()}"
             )
         self._results = seq_items(plan.aggregateExpressions())[-len(exprs) :]
         self._grouping = seq_items(plan.groupingExpressions())
-        self._ids = {a.exprId().id(): a.name() for a in items_of(_plan(df).output())}
+        self._ids = {attribute_id(a): str(a.name()) for a in seq_items(_plan(df).output())}
 
     def results(self) -> list[JavaObject]:
-        return [seq_items(e.children())[0] if _class(e) == "Alias" else e for e in self._results]
+        return [seq_items(e.children())[0] if class_name(e) == "Alias" else e for e in self._results]
 
     def aggregate(self, tree: JavaObject) -> Call | None:
-        if _class(tree) != "AggregateExpression":
+        if class_name(tree) != "AggregateExpression":
             return None
         function = tree.aggregateFunction()
         name, options = function.prettyName(), _options(function)
@@ -59,7 +59,7 @@ class ClassicExpressions:
 
     def _arguments(self, name: str, function: JavaObject) -> tuple[list[JavaObject], Form | None]:
         """What is read of each row, and how it is kept."""
-        kind, children = _class(function), seq_items(function.children())
+        kind, children = class_name(function), seq_items(function.children())
         if name in LISTED:
             return self._listed(function)
         if kind in ("CollectList", "CollectSet") and not function.ignoreNulls():
@@ -87,13 +87,13 @@ class ClassicExpressions:
         return next((i for i, g in enumerate(self._grouping) if g.semanticEquals(tree)), None)
 
     def column_name(self, tree: JavaObject) -> str | None:
-        return self._ids.get(tree.exprId().id()) if _class(tree) == "AttributeReference" else None
+        return self._ids.get(attribute_id(tree)) if class_name(tree) == "AttributeReference" else None
 
     def type_of(self, tree: JavaObject) -> T.DataType:
         return T._parse_datatype_json_string(tree.dataType().json())
 
     def is_constant(self, tree: JavaObject) -> bool:
-        return _class(tree) == "Literal" and tree.value() is not None
+        return class_name(tree) == "Literal" and tree.value() is not None
 
     def same(self, one: JavaObject, other: JavaObject) -> bool:
         return bool(one.semanticEquals(other))
@@ -114,10 +114,10 @@ class ClassicExpressions:
         return tree.withNewChildren(to_seq(parts))
 
     def reference(self, df: SparkDF, name: str) -> JavaObject:
-        return next(a for a in items_of(_plan(df).output()) if a.name() == name)
+        return next(a for a in seq_items(_plan(df).output()) if a.name() == name)
 
     def _uncast(self, tree: JavaObject) -> JavaObject:
-        inner = seq_items(tree.children())[0] if _class(tree) == "Cast" else tree
+        inner = seq_items(tree.children())[0] if class_name(tree) == "Cast" else tree
         numbers = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType)
         kind = T._parse_datatype_json_string(inner.dataType().json())
         return inner if isinstance(kind, numbers) and self.column_name(inner) else tree
@@ -125,7 +125,7 @@ class ClassicExpressions:
 
 def _options(function: JavaObject) -> dict[str, Any]:
     """What a function is told beside its columns. Raises ``InvalidInputError`` for what is not there on a stream."""
-    kind = _class(function)
+    kind = class_name(function)
     if kind == "HyperLogLogPlusPlus":
         return {"rsd": function.relativeSD()}
     if kind in ("First", "Last", "AnyValue"):
@@ -153,7 +153,7 @@ def _descends(kind: str, function: JavaObject) -> bool:
 
 
 def _is_one(frequency: JavaObject) -> bool:
-    return _class(frequency) == "Literal" and frequency.value() is not None and int(frequency.value()) == 1
+    return class_name(frequency) == "Literal" and frequency.value() is not None and int(frequency.value()) == 1
 
 
 def _order(name: str, order: JavaObject) -> Order:
@@ -169,7 +169,3 @@ def _shares(expression: JavaObject) -> float | list[float]:
 
 def _plan(df: SparkDF) -> JavaObject:
     return df._jdf.queryExecution().analyzed()
-
-
-def _class(value: JavaObject) -> str:
-    return str(value.getClass().getSimpleName())

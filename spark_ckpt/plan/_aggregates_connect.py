@@ -18,15 +18,15 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED, REFUSED
 from spark_ckpt.plan._calls import Call
+from spark_ckpt.plan._condition import ConnectTree, Name, name_of, names_in, parts_of
 from spark_ckpt.plan._connect_scope import without_texts
 from spark_ckpt.plan._forms import Form, weighed
 from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import Listing
 from spark_ckpt.plan._sql_expressions import read
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import is_case_sensitive, quoted, unquoted
-from spark_ckpt.plan.condition import ConnectTree, Name, name_of, names_in, parts_of
 from spark_ckpt.plan.key_columns import column_named
-from spark_ckpt.plan.trying import unlogged
 
 _KNOWN = {*KINDS, *REFUSED}
 SparkDF = Any
@@ -34,7 +34,7 @@ Tree = Any
 
 
 class ConnectExpressions:
-    """See :class:`spark_ckpt.plan.aggregates.Expressions`."""
+    """See :class:`spark_ckpt.plan._aggregates.Expressions`."""
 
     def __init__(self, df: SparkDF, keys: list[Column], exprs: list[Column]) -> None:
         from pyspark.sql.connect import expressions

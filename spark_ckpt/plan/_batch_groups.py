@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import PythonEvalType
 
-from spark_ckpt.plan.batch_epochs import with_epochs, with_true_epochs
+from spark_ckpt.plan._batch_epochs import with_epochs, with_true_epochs
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.lineage import Lineage

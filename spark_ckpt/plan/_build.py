@@ -16,10 +16,10 @@ from spark_ckpt.errors import TopologyError
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.names import checked_name
+from spark_ckpt.plan._known_as import known_as
+from spark_ckpt.plan._when_made import as_when_made, step_as_when_made
 from spark_ckpt.plan.chain import Chain, Recipe, in_python, with_names_of_their_own
-from spark_ckpt.plan.known_as import known_as
 from spark_ckpt.plan.lineage import NEEDS_UID, Lineage, OperatorNode, SourceNode, SparkStreamNode, WatermarkNode
-from spark_ckpt.plan.when_made import as_when_made, step_as_when_made
 from spark_ckpt.protocol.evolution import FAMILY_OF
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.source_offset import SourcePosition

@@ -20,8 +20,8 @@ from spark_ckpt.plan._connect_trees import (
     of_literal,
     qualified,
 )
+from spark_ckpt.plan._in_arrow import StaysError, checked, mode_of, zone
 from spark_ckpt.plan._json_in_arrow import OF_TEXTS
-from spark_ckpt.plan.in_arrow import StaysError, checked, mode_of, zone
 
 
 def _get(of: CallOf) -> Typed:

@@ -14,6 +14,7 @@ from spark_ckpt.expressions.tree import Call
 from spark_ckpt.formats.from_json import FromJson
 from spark_ckpt.plan._connect_asked import called
 from spark_ckpt.plan._connect_trees import CallOf, Trees, Typed, qualified
+from spark_ckpt.plan._in_arrow import StaysError, sure, zone
 from spark_ckpt.plan._json_in_arrow import (
     CONFS,
     OF_TEXTS,
@@ -24,7 +25,6 @@ from spark_ckpt.plan._json_in_arrow import (
     pruned,
     text_reading,
 )
-from spark_ckpt.plan.in_arrow import StaysError, sure, zone
 
 Expression = Any
 _SHORTER = "2.0E23"

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from spark_ckpt.plan._connect_functions import is_number
 from spark_ckpt.plan._connect_scope import Scope
-from spark_ckpt.plan.in_arrow import StaysError
+from spark_ckpt.plan._in_arrow import StaysError
 
 Expression = Any
 

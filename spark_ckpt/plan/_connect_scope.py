@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_ckpt.plan._condition import ConnectTree, name_of
+from spark_ckpt.plan._in_arrow import StaysError, arrow_kind
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.condition import ConnectTree, name_of
-from spark_ckpt.plan.in_arrow import StaysError, arrow_kind
 
 _PARTS = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 

@@ -24,9 +24,9 @@ from spark_ckpt.plan import _connect_functions as known
 from spark_ckpt.plan._connect_asked import OF_TYPE, called, is_decimal
 from spark_ckpt.plan._connect_functions import ANY, COMPARED, FUNCTIONS, LEFT_OUT, MOMENT, SAME, SMALL
 from spark_ckpt.plan._connect_scope import Scope
+from spark_ckpt.plan._in_arrow import StaysError, arrow_kind, checked, mode_of, zone
 from spark_ckpt.plan._json_in_arrow import JsonSession
 from spark_ckpt.plan._sql_literals import Interval
-from spark_ckpt.plan.in_arrow import StaysError, arrow_kind, checked, mode_of, zone
 
 Expression = Any
 Form = Callable[["CallOf"], "Typed"]

@@ -14,8 +14,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan._udf_connect import PlanRewriter
-from spark_ckpt.plan.trying import unlogged
 from spark_ckpt.types import CTL
 
 SparkDF = Any
@@ -28,7 +28,7 @@ OF_TEXT = re.compile(
 
 
 def for_control_rows(after: SparkDF, before: SparkDF) -> SparkDF:
-    """As :func:`spark_ckpt.plan.generators.for_control_rows`."""
+    """As :func:`spark_ckpt.plan._generators.for_control_rows`."""
     from pyspark.sql.connect.dataframe import DataFrame
 
     plan = _Rewriter(after.sparkSession, before._plan).plan(after._plan)

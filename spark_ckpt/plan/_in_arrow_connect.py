@@ -25,10 +25,10 @@ from spark_ckpt.plan._connect_json import json_session, one_field
 from spark_ckpt.plan._connect_missing import filled, replaced
 from spark_ckpt.plan._connect_scope import Scope, without_texts
 from spark_ckpt.plan._connect_trees import Settings, Trees, Typed
+from spark_ckpt.plan._in_arrow import Stays, StaysError, arrow_kind
 from spark_ckpt.plan._sql_expressions import read
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.in_arrow import Stays, StaysError, arrow_kind
-from spark_ckpt.plan.trying import unlogged
 from spark_ckpt.runtime.expressions import Compute, Keep
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.types import CONTROL_COLUMNS
@@ -48,7 +48,7 @@ _CONFS = {
 
 
 def in_arrow(before: SparkDF, after: SparkDF) -> tuple[Operation, ...] | Stays:
-    """As :func:`spark_ckpt.plan.in_arrow.in_arrow`."""
+    """As :func:`spark_ckpt.plan._in_arrow.in_arrow`."""
     try:
         nodes = _between(before._plan, after._plan)
         steps = _Steps(before, after, settings_of(before.sparkSession))

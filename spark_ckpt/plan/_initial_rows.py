@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._keyed_operator import KeyedRows, Upstream
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.key_columns import Keys
-from spark_ckpt.plan.keyed_operator import KeyedRows, Upstream
 from spark_ckpt.plan.lineage import Lineage, SourceNode
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.initial_rows import initial_rows

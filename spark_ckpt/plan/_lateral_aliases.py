@@ -12,8 +12,8 @@ from typing import Any
 
 from pyspark.sql import Column
 
+from spark_ckpt.plan._condition import Name, parts_of, replaced
 from spark_ckpt.plan.columns import is_case_sensitive, unaliased, unquoted
-from spark_ckpt.plan.condition import Name, parts_of, replaced
 from spark_ckpt.plan.key_columns import column_named, is_column
 
 SparkDF = Any

@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from spark_ckpt.jobs.spec import SinkSpec
-from spark_ckpt.plan.event_time import without_notes
+from spark_ckpt.plan._event_time import without_notes
 from spark_ckpt.runtime.memory_rows import MemoryRows
 from spark_ckpt.runtime.stateless import nullable
 from spark_ckpt.sinks.memory import FOLDER, MemorySink

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_ckpt.plan.sql_tokens import Token, begins_sub_query, has_sign, tokens_of
+from spark_ckpt.plan._sql_tokens import Token, begins_sub_query, has_sign, tokens_of
 
 
 def with_qualified(text: str, meant: Callable[[str], str | None]) -> str:

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import KINDS
-from spark_ckpt.plan.condition import ConnectTree, names_in
-from spark_ckpt.plan.observed import BY_ORDER, refuse_by_order
+from spark_ckpt.plan._condition import ConnectTree, names_in
+from spark_ckpt.plan._observed import BY_ORDER, refuse_by_order
 from spark_ckpt.types import CTL
 
 SparkDF = Any

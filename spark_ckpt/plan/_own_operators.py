@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.aggregates import ALL_ROWS
+from spark_ckpt.plan._aggregates import ALL_ROWS
+from spark_ckpt.plan._key_types import check_key
 from spark_ckpt.plan.columns import refuse_repeated
 from spark_ckpt.plan.key_columns import Keys, stored_name
-from spark_ckpt.plan.key_types import check_key
-from spark_ckpt.plan.lineage import Lineage
+from spark_ckpt.plan.lineage import Lineage, OperatorNode
 from spark_ckpt.runtime.stateless import spark_schema
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.topn.function import TopN
@@ -45,12 +45,13 @@ class OwnOperator:
     takes_updates: bool = False
 
     def check_updates(self, lineage: Lineage) -> None:
-        """Raises ``InvalidInputError`` where rows are updates, and nothing says which take the place of others."""
-        if isinstance(self.function, TopN) and not isinstance(self.function, TopNOfUpdates) and are_updates(lineage):
+        """Raises ``InvalidInputError`` where rows are updates, and nothing says which take the place of others. Windows
+        are updates in mode update alone, which their output mode refuses."""
+        updates = next((o for o in _last(lineage) if o.output_mode == "update"), None)
+        if updates is not None and isinstance(self.function, TopN) and not isinstance(self.function, TopNOfUpdates):
             raise InvalidInputError(
-                f"topN: the rows of operator {lineage.operators[-1].shown!r} are updates, new values of rows that came "
-                "before; say by which columns, beside the keys, a newer row takes the place of an older one: "
-                "mergeKeys=['product']"
+                f"topN: the rows of operator {updates.shown!r} are updates, new values of rows that came before; say "
+                "by which columns, beside the keys, a newer row takes the place of an older one: mergeKeys=['product']"
             )
 
 
@@ -70,27 +71,34 @@ class Groups(ABC):
 
     @property
     def keys(self) -> Keys:
-        """Under the names that Spark gives them."""
+        """Under the names that Spark gives them, columns under their own, however they are written here."""
         fields = self.df.select(*self.by).schema.fields if self.by else [T.StructField(ALL_ROWS, T.IntegerType())]
         for f in fields:
             check_key(f)
-        plain = frozenset(name for name in self.columns_of(self.by) if name is not None)
-        columns = self.by or [F.lit(0)]
-        named = {f.name: c for f, c in zip(fields, columns, strict=True)}
-        return Keys(named, T.StructType([T.StructField(f.name, f.dataType, True) for f in fields]), plain)
+        plain = self.columns_of(self.by) or [None]
+        fields = [T.StructField(own or f.name, f.dataType, True) for own, f in zip(plain, fields, strict=True)]
+        named = {f.name: c for f, c in zip(fields, self.by or [F.lit(0)], strict=True)}
+        return Keys(named, T.StructType(fields), frozenset(filter(None, plain)))
 
     def operator(self, method: str, function: StateFunction, keys: Keys, columns: Sequence[str], **how: Any) -> SparkDF:
         """The DataFrame that the operator puts out."""
         asked = OwnOperator(
             method, function, list(self.df.columns), list(columns), list(keys.expressions), keys.columns, **how
         )
-        return self.df.groupBy(*self.by).applyInArrow(_standing_for(asked), spark_schema(function.output_schema))
+        return self.applied(_standing_for(asked), spark_schema(function.output_schema))
+
+    def applied(self, function: Callable[..., Any], schema: T.StructType) -> SparkDF:
+        return self.df.groupBy(*self.by).applyInArrow(function, schema)
 
 
 def are_updates(lineage: Lineage) -> bool:
     """Whether rows that come are new values of rows that came before. Windows in mode update are."""
-    last = [o for o in lineage.operators if not any(o in other.behind for other in lineage.operators)]
-    return any(o.output_mode == "update" or (o.kind == "aggregate" and o.output_mode is None) for o in last)
+    return any(o.output_mode == "update" or (o.kind == "aggregate" and o.output_mode is None) for o in _last(lineage))
+
+
+def _last(lineage: Lineage) -> list[OperatorNode]:
+    """The operators that no other is behind."""
+    return [o for o in lineage.operators if not any(o in other.behind for other in lineage.operators)]
 
 
 def _standing_for(asked: OwnOperator) -> Callable[..., Any]:

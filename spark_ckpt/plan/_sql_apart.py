@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql.connect import expressions as E
 
 from spark_ckpt.plan._sql_expressions import LEVELS, Reader
-from spark_ckpt.plan.sql_tokens import NotReadError, Token, tokens_of
+from spark_ckpt.plan._sql_tokens import NotReadError, Token, tokens_of
 
 Expression = Any
 _TAKEN_APART = {"and", "or", "not", "between", "+", "-", *LEVELS[0].values()}

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from pyspark.sql.connect import expressions as E
 
 from spark_ckpt.plan._sql_literals import Interval, micros, moment, number
-from spark_ckpt.plan.sql_tokens import NotReadError, Token, tokens_of, unescaped
+from spark_ckpt.plan._sql_tokens import NotReadError, Token, tokens_of, unescaped
 
 Expression = Any
 LEVELS = (

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import types as T
 from pyspark.sql.connect import expressions as E
 
-from spark_ckpt.plan.sql_tokens import NotReadError
+from spark_ckpt.plan._sql_tokens import NotReadError
 
 _NUMBER = re.compile(r"(\d+)(\.\d*)?([eE][+-]?\d+)?([a-zA-Z]*)")
 _WHOLE = {"y": (T.ByteType(), 7), "s": (T.ShortType(), 15), "l": (T.LongType(), 63)}

@@ -15,13 +15,13 @@ from pyspark.sql.connect.column import Column
 from pyspark.sql.connect.plan import LogicalPlan, SubqueryAlias
 
 from spark_ckpt.expressions.tree import Tree
+from spark_ckpt.plan._condition import ConnectTree
 from spark_ckpt.plan._connect_asked import called
 from spark_ckpt.plan._connect_scope import Scope, parts_of, without_texts
+from spark_ckpt.plan._in_arrow import StaysError
 from spark_ckpt.plan._in_arrow_connect import same, settings_of, trees_of
 from spark_ckpt.plan._sql_expressions import read
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.condition import ConnectTree
-from spark_ckpt.plan.in_arrow import StaysError
 
 SparkDF = Any
 Expression = Any

@@ -8,19 +8,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql.connect.column import Column
 
 from spark_ckpt.config_values import parse_size_bytes
+from spark_ckpt.plan._condition import ConnectTree
 from spark_ckpt.plan._connect_forms import FORMS
 from spark_ckpt.plan._connect_functions import FUNCTIONS
 from spark_ckpt.plan._connect_scope import parts_of
 from spark_ckpt.plan._in_arrow_connect import same
 from spark_ckpt.plan._static_in_arrow_connect import is_of
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.condition import ConnectTree
 from spark_ckpt.plan.plan_check import plan_nodes
-from spark_ckpt.plan.trying import unlogged
 
 SparkDF = Any
 
@@ -89,12 +87,3 @@ class _ByNames(ConnectTree):
         first, *others = parts_of(text)
         known = {name.lower() for name in self._rows.columns}
         return self._reference(".".join(map(quoted, others))) if others and first.lower() not in known else None
-
-
-def resolves_by_names(rows: SparkDF, operation: Any) -> bool:
-    """Whether ``operation`` asks for nothing of ``rows`` but columns by their names."""
-    try:
-        with unlogged():
-            return bool(operation(rows).columns)
-    except PySparkException:
-        return False

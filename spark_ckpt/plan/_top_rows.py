@@ -8,10 +8,10 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from spark_ckpt.plan.event_time import event_time
+from spark_ckpt.plan._event_time import event_time
+from spark_ckpt.plan._keyed_operator import KeyedRows, Upstream, keyed_rows
+from spark_ckpt.plan._ordering import check_orderable
 from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
-from spark_ckpt.plan.keyed_operator import KeyedRows, Upstream, keyed_rows
-from spark_ckpt.plan.ordering import check_orderable
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.distinct_rows import Expiry
 from spark_ckpt.state.topn.changes import Changes

@@ -15,8 +15,8 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.plan.fails_on_nulls import may_fail
-from spark_ckpt.plan.trying import unlogged
+from spark_ckpt.plan._fails_on_nulls import may_fail
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.runtime.udf_rows import KINDS, PANDAS_KINDS, DataRowsOnly
 from spark_ckpt.types import CTL
 

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
-from spark_ckpt.plan.java_classes import COLUMN, java_class
+from spark_ckpt.plan._java_classes import COLUMN, class_name, java_class
 from spark_ckpt.types import CONTROL_COLUMNS
 
 SparkDF = Any
 OWN = "__ckpt_"
 """What names and aliases begin with that columns have here, and their user does not see."""
-
-_CONTROL = "|".join(f"`{name}`" for name in CONTROL_COLUMNS)
-_AMONG = f", {', '.join(CONTROL_COLUMNS)}"
-_PROPOSED = re.compile(f", (?:{_CONTROL})|(?:{_CONTROL}), |{_AMONG}(?=\\))")
-_NO_SUCH_COLUMN = "UNRESOLVED_COLUMN"
 
 
 def unquoted(name: str) -> str:
@@ -49,7 +41,7 @@ def unaliased(column: Column) -> Column:
     """``column`` without a name of its own."""
     if type(column).__module__.startswith("pyspark.sql.classic"):
         node = column._jc.node()
-        if node.getClass().getSimpleName() != "Alias":
+        if class_name(node) != "Alias":
             return column
         made: Column = type(column)(java_class(COLUMN)(node.child()))
         return made
@@ -94,11 +86,6 @@ def control_last(df: SparkDF) -> SparkDF:
     return df.select(everything(), *CONTROL_COLUMNS)
 
 
-def aliased(df: SparkDF, alias: str) -> SparkDF:
-    """``df``, whose columns of the user are known by ``alias``: ``alias.*`` does not stand for the control columns."""
-    return df.alias(alias).select(everything(), *[F.col(name).alias(name) for name in CONTROL_COLUMNS])
-
-
 def everything() -> Column:
     """All columns but the control columns, whatever they are called."""
     return F.expr(f"* EXCEPT ({', '.join(CONTROL_COLUMNS)})")
@@ -115,25 +102,6 @@ def require_control(columns: Sequence[str]) -> None:
         )
 
 
-@contextmanager
-def proposing_user_columns() -> Iterator[None]:
-    """Inside, what Spark raises for a column that is not there proposes the user's columns and no control column."""
-    try:
-        yield
-    except AnalysisException as error:
-        for text in ("_desc", "_message"):  # where classic Spark and Connect keep it
-            said = getattr(error, text, None)
-            if isinstance(said, str) and _NO_SUCH_COLUMN in said:
-                setattr(error, text, _PROPOSED.sub("", said))
-        raise
-
-
-def refuse_control(names: Iterable[str]) -> None:
-    reserved = [n for n in names if n in CONTROL_COLUMNS]
-    if reserved:
-        raise ControlColumnsError(f"{reserved} carry the barriers and cannot be dropped, renamed or replaced")
-
-
 def refuse_reserved(names: Iterable[str], what: str) -> None:
     """``what`` comes into a query with these columns. Raises ``ControlColumnsError``."""
     taken = [n for n in names if n.lower().startswith(OWN)]
@@ -142,11 +110,6 @@ def refuse_reserved(names: Iterable[str], what: str) -> None:
             f"{what} has column(s) {taken}, and names that begin with {OWN} are reserved for the barriers and for "
             "columns that the library adds to a query; rename them"
         )
-
-
-def is_plain(name: str, columns: Sequence[str]) -> bool:
-    """Whether it is a column whose name Spark's parser reads as it is, written in the same letters."""
-    return name in columns and not {".", "`"} & set(name)
 
 
 def is_repeated(columns: Iterable[str], spark: Any) -> bool:

@@ -12,13 +12,13 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._aggregates import rules_of
+from spark_ckpt.plan._ordering import ordering
 from spark_ckpt.plan._own_operators import Groups, stored
 from spark_ckpt.plan._top_rows import FirstRows, top_n
-from spark_ckpt.plan.aggregates import rules_of
 from spark_ckpt.plan.columns import is_case_sensitive, listed, refuse_repeated
 from spark_ckpt.plan.front_door import groups_of
 from spark_ckpt.plan.key_columns import arrow_columns, column_named, is_key, written
-from spark_ckpt.plan.ordering import ordering
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
@@ -98,6 +98,8 @@ def aggregate(
     if not aggregates:
         raise InvalidInputError("aggregate needs at least one aggregate, such as n=agg.count()")
     groups = groups_of(grouped)
+    if not groups.by:
+        raise InvalidInputError("aggregate: groupBy needs at least one key column; agg(...) goes without")
     names, keys = list(groups.df.columns), groups.keys
     needed = {s.column for s in aggregates.values() if s.column is not None} | ({orderBy} if orderBy else set())
     missing = sorted(needed - set(names))
@@ -134,7 +136,8 @@ def applyInArrowWithState(
     :class:`spark_ckpt.CallContext`. ``output`` has the columns of ``outputStructType``. ``new_state`` has a row for
     each row of ``state``, with the columns of ``stateStructType`` and, if you want, ``_removed``, ``_write`` and
     ``_timeout_ms``; None keeps all state. A key whose name another column or a state field has is called with ``_key``
-    behind its name. What ``func`` raises ends the query with a ``UserFunctionError``.
+    behind its name. ``timeoutConf`` is as in ``applyInPandasWithState``; ``InvalidInputError`` is raised for another.
+    What ``func`` raises ends the query with a ``UserFunctionError``.
     """
     if timeoutConf not in _TIMEOUTS:
         raise InvalidInputError(f"timeoutConf must be one of {list(_TIMEOUTS)}, found {timeoutConf!r}")

@@ -12,19 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, PySparkException, PySparkIndexError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._condition import without_stream
+from spark_ckpt.plan._event_time import DELAY_KEY
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.carried_keys import carried, carried_type, given_back, is_carried
-from spark_ckpt.plan.columns import free, is_case_sensitive, quoted
-from spark_ckpt.plan.condition import without_stream
-from spark_ckpt.plan.event_time import DELAY_KEY
+from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.refused_types import refuse_unkept
-from spark_ckpt.plan.spark_errors import not_expected
-from spark_ckpt.plan.trying import unlogged
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.types import CONTROL_COLUMNS
 
@@ -147,67 +145,9 @@ Resolved = tuple[Column, T.StructField, bool]
 """A key's expression, its type, name and what is noted of it, and whether it is just a column."""
 
 
-def resolve_keys(preview: Any, columns: Sequence[str], cols: Sequence[Any]) -> list[Resolved]:
-    """Each key's expression, its type, name and what is noted of it, and whether it is just a column."""
-    sensitive = is_case_sensitive(preview.sparkSession)
-    return [_resolved(preview, columns, col, sensitive) for col in cols]
-
-
-def _resolved(preview: Any, columns: Sequence[str], col: Any, sensitive: bool) -> Resolved:
-    if isinstance(col, int) and not isinstance(col, bool):
-        col = F.col(quoted(_at(columns, col)))
-    elif not isinstance(col, str | Column):
-        raise not_expected("col", "Column or str", col)
-    text = written(col)
-    name = column_named(columns, text, sensitive)
-    if isinstance(col, str) and _means_field(columns, text, sensitive):
-        name = None
-    expression = col if isinstance(col, Column) else F.col(col if name is None else quoted(name))
-    found = preview.select(expression).schema.fields[0]
-    if name is not None and (isinstance(col, str) or _is_column(preview, expression, found, name)):
-        return F.col(quoted(name)), T.StructField(name, found.dataType, True, found.metadata), True
-    return expression, T.StructField(found.name, found.dataType, True, found.metadata), False
-
-
-def with_own_names(found: list[Resolved], taken: Iterable[str]) -> tuple[list[Resolved], dict[str, str]]:
-    """What :func:`resolve_keys` found, each with a name of its own, and what those are called whose names are new.
-    ``taken``: names of other columns. State is found by keys' names, whether case counts in the session or not."""
-    made: list[Resolved] = []
-    called: dict[str, str] = {}
-    for expression, field_, plain in found:
-        names = [other.name.lower() for _, other, _ in made]
-        if field_.name.lower() in names:
-            own = free(field_.name, [*taken, *names])
-            called[own] = field_.name
-            field_ = T.StructField(own, field_.dataType, True, field_.metadata)
-            expression = expression.alias(own)
-        made.append((expression, field_, plain))
-    return made, called
-
-
 def written(col: Any) -> str:
     """A column as the user wrote it."""
     return without_stream(str(col)[len("Column<'") : -len("'>")]) if isinstance(col, Column) else str(col)
-
-
-def _means_field(columns: Sequence[str], text: str, sensitive: bool) -> bool:
-    """Whether ``s.x`` is the field of a column ``s`` to Spark, even if there is a column ``s.x``."""
-    first, dot, _ = text.partition(".")
-    return bool(dot) and column_named(columns, first, sensitive) is not None
-
-
-def _is_column(preview: Any, expression: Column, found: T.StructField, name: str) -> bool:
-    """Whether an expression that prints like ``col(name)`` is that: ``lit(name)`` prints alike, but needs no column."""
-    if found.name.lower() != name.lower():
-        return False
-    if found.nullable:
-        return True
-    try:
-        with unlogged():
-            preview.select().select(expression).schema  # noqa: B018 - Spark Connect finds names only when asked
-    except AnalysisException:
-        return True
-    return False
 
 
 def is_column(df: Any, name: Any) -> bool:
@@ -217,14 +157,6 @@ def is_column(df: Any, name: Any) -> bool:
             return isinstance(name, str) and bool(df.select(name).columns)
     except PySparkException:
         return False
-
-
-def _at(columns: Sequence[str], ordinal: int) -> str:
-    if ordinal < 1:
-        raise PySparkIndexError(errorClass="INDEX_NOT_POSITIVE", messageParameters={"index": str(ordinal)})
-    if ordinal > len(columns):
-        raise InvalidInputError(f"groupBy({ordinal}): expected the number of a column, 1 to {len(columns)}")
-    return columns[ordinal - 1]
 
 
 def column_named(columns: Sequence[str], text: str, sensitive: bool) -> str | None:

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
-from spark_ckpt.plan import plan_text
-from spark_ckpt.plan.plan_text import Node
+from spark_ckpt.plan import _plan_text as plan_text
+from spark_ckpt.plan._plan_text import Node
 from spark_ckpt.plan.refused_types import has_type
 from spark_ckpt.plan.spark_errors import no_window_function
 from spark_ckpt.types import CTL, TAG

@@ -95,6 +95,16 @@ def _has_no_arrow_type(kind: T.DataType) -> bool:
     return isinstance(kind, T.VariantType | T.YearMonthIntervalType | T.CalendarIntervalType)
 
 
+def refuse_without_arrow(schema: T.StructType) -> None:
+    """Raises ``InvalidInputError`` for a column that cannot go through Python."""
+    for f in schema.fields:
+        if has_type(f.dataType, (T.YearMonthIntervalType, T.CalendarIntervalType)):
+            raise InvalidInputError(
+                f"column {f.name!r} has type {f.dataType.simpleString()}, which Arrow has not, and stands in front of "
+                f"windows, which are assigned in Arrow. Drop it there, or cast months to a number: cast('int')"
+            )
+
+
 def has_type(kind: T.DataType, wanted: type[T.DataType] | tuple[type[T.DataType], ...]) -> bool:
     """Whether it is or holds such a type, or one of such types."""
     return any(isinstance(one, wanted) for one in _types_in(kind))

@@ -7,7 +7,7 @@ from threading import RLock
 from typing import Any
 
 from spark_ckpt.jobs.spark_folder import is_url
-from spark_ckpt.plan.java_classes import java_class
+from spark_ckpt.plan._java_classes import java_class
 from spark_ckpt.storage.filesystem import normalize_url
 
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkTypeError
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
 
@@ -82,12 +80,6 @@ def check_path(method: str, path: Any, options: Iterable[str], spark: Any) -> No
             errorClass="_LEGACY_ERROR_TEMP_1188",
             messageParameters={"method": method},
         )
-
-
-def check_watermark(spark: Any, schema: StructType, event_time: Any, delay: Any) -> None:
-    """Raises as Spark does for a watermark of a stream with the columns of ``schema``; to a batch it is nothing."""
-    columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema.fields]
-    _ = spark.readStream.format("rate").load().select(*columns).withWatermark(event_time, delay).columns
 
 
 def check_writer(spark: Any, **called: Any) -> None:

@@ -18,12 +18,12 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.jobs.spark_folder import SparkFolder
+from spark_ckpt.plan._plan_text import Node
 from spark_ckpt.plan._spark_streams import marked
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_repeated, refuse_reserved
 from spark_ckpt.plan.lineage import SPARK_STREAMS, Lineage, SparkStreamNode
 from spark_ckpt.plan.plan_check import plan_nodes
-from spark_ckpt.plan.plan_text import Node
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.spark_stream import LOCATION, position_of
 from spark_ckpt.sources.starting import starting_options

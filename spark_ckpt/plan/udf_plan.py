@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import types as T
 
-from spark_ckpt.plan.java_classes import CATALYST, OPTION, frame_of, is_a, java_class, java_package, to_seq
+from spark_ckpt.plan._java_classes import CATALYST, OPTION, frame_of, is_a, java_class, java_package, to_seq
 from spark_ckpt.runtime.udf_rows import CHAINED_KINDS, KINDS, PANDAS_KINDS, DataRowsOnly
 from spark_ckpt.types import CTL
 
@@ -192,16 +192,13 @@ class _Rewriter(PlanRewriter):
 
 
 def seq_items(found: JavaObject) -> list[Any]:
-    """The elements of a Scala ``Seq``, by half the calls of :func:`items_of`."""
+    """The elements of a Scala ``Seq``."""
     return [found.apply(place) for place in range(found.size())]
 
 
 def items_of(found: JavaObject) -> list[Any]:
     """The elements of a Scala collection or iterator."""
-    iterator, items = found.iterator(), []
-    while iterator.hasNext():
-        items.append(iterator.next())
-    return items
+    return seq_items(found.toSeq())
 
 
 def _same(done: list[Any], before: list[Any]) -> bool:

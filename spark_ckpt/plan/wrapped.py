@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.java_classes import CATALYST, OPTION, frame_of, java_class, java_package, to_seq
+from spark_ckpt.plan._java_classes import CATALYST, OPTION, frame_of, java_class, java_package, to_seq
 from spark_ckpt.plan.udf_plan import items_of
 
 SparkDF = Any

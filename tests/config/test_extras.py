@@ -24,6 +24,8 @@ EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
 WITH_PYSPARK = {"py4j"}
 """In the version that PySpark asks for."""
+PLUGINS = {"mypy": "mypy.py"}
+"""What asks for a module of ours, and so is there -> that module."""
 
 
 def _names(requirements: list[str]) -> set[str]:
@@ -41,7 +43,7 @@ def _imported(folder: Path) -> dict[str, str]:
                 names = [str(node.module)]
             else:
                 continue
-            found.update({name.split(".")[0]: str(path) for name in names})
+            found.update({n: str(path) for name in names if PLUGINS.get(n := name.split(".")[0]) != path.name})
     return {
         n: p for n, p in found.items() if n not in sys.stdlib_module_names and n not in {"spark_ckpt", *WITH_PYSPARK}
     }

@@ -25,7 +25,6 @@ from spark_ckpt.jobs.requests import create_request, open_requests
 from spark_ckpt.jobs.spec import job_url, with_absolute_dir
 from spark_ckpt.jobs.start import checked_sinks
 from spark_ckpt.names import MAX_BYTES, checked_name, name_problem, similar_name
-from spark_ckpt.plan.keyed_operator import checked_uid
 from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
 from spark_ckpt.storage.content import FileEntry
 from spark_ckpt.storage.filesystem import Folder, open_filesystem
@@ -102,7 +101,7 @@ def test_every_entrance_refuses_the_name_of_a_job(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("uid", ["../x", "a/b", ".."])
 def test_every_entrance_refuses_a_uid(uid: str) -> None:
     with pytest.raises(TopologyError):
-        checked_uid(uid)
+        checked_name("operator uid", uid, TopologyError)
     with pytest.raises(ConfigError):
         checked_sinks([("memory", {"uid": uid})])
     with pytest.raises(ConfigError):

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from spark_ckpt.api._plain_options import job_of, source_of
-from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.api.session import lane_count
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig, is_job_option
@@ -144,9 +143,8 @@ def test_storage_of_the_first_sink_is_its_own(monkeypatch: pytest.MonkeyPatch) -
     nothing = Running(None, None, (), None)  # type: ignore[arg-type]
     monkeypatch.setattr("spark_ckpt.api.write.start_query", lambda request: asked.append(request) or nothing)
     session = SimpleNamespace(spark=None, config=lambda own: JobConfig.from_options({"spark.ckpt.dir": "/jobs"}, own))
-    rows = CkptDataFrame.__new__(CkptDataFrame)
-    vars(rows).update(_lineage=Lineage(), _session=session, _preview=SimpleNamespace(columns=["k"]))
-    writer = CkptDataStreamWriter(rows).format("files").option("storage.key", "sink")
+    monkeypatch.setattr("spark_ckpt.api.write.translated", lambda *_: SimpleNamespace(_lineage=Lineage()))
+    writer = CkptDataStreamWriter(SimpleNamespace(columns=["k"]), session).format("files").option("storage.key", "sink")
     writer.option("spark.ckpt.storage.key", "job").alsoTo("delta", **{"storage.key": "second"}).start("/out")
     assert asked[0].job_options == {"spark.ckpt.storage.key": "job"}
     assert asked[0].sinks == [("files", {"storage.key": "sink", "path": "/out"}), ("delta", {"storage.key": "second"})]

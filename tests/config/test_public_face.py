@@ -13,19 +13,18 @@ import textwrap
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery
 from typer.testing import CliRunner
 
 import spark_ckpt
 from spark_ckpt.cli import app
+from spark_ckpt.plan.analysed.uids import with_uid
+from spark_ckpt.plan.grouped_methods import aggregate, applyInArrowWithState, topN
 from tests.config.shown_code import members
 
 CLASSES = [
     spark_ckpt.CkptSession,
     spark_ckpt.CkptDataStreamReader,
-    spark_ckpt.CkptDataFrame,
-    spark_ckpt.CkptGroupedData,
     spark_ckpt.CkptDataStreamWriter,
     spark_ckpt.CkptQuery,
     spark_ckpt.Job,
@@ -37,6 +36,13 @@ MODULES = [
     importlib.import_module(f"spark_ckpt.{name}") for name in ("agg", "api.session", "jobs.job", "sinks.registry")
 ]
 """Of functions that users call."""
+
+
+class Added:
+    """What ``enable`` adds to PySpark's DataFrames and grouped data."""
+
+    uid = staticmethod(with_uid)
+    aggregate, applyInArrowWithState, topN = map(staticmethod, (aggregate, applyInArrowWithState, topN))
 
 
 def _public(cls: type) -> dict[str, Any]:
@@ -56,10 +62,8 @@ def test_every_method_says_what_it_returns(cls: type) -> None:
     assert untyped == []
 
 
-OWNERS = [*CLASSES, *MODULES]
+OWNERS = [*CLASSES, *MODULES, Added]
 SPARKS: dict[type, type] = {
-    spark_ckpt.CkptDataFrame: DataFrame,
-    spark_ckpt.CkptGroupedData: GroupedData,
     spark_ckpt.CkptQuery: StreamingQuery,
     spark_ckpt.CkptDataStreamReader: DataStreamReader,
     spark_ckpt.CkptDataStreamWriter: DataStreamWriter,
@@ -67,7 +71,7 @@ SPARKS: dict[type, type] = {
 
 
 def _parameters(function: Any) -> list[str]:
-    return [p for p in inspect.signature(function).parameters if p not in ("self", "cls")]
+    return [p for p in inspect.signature(function).parameters if p not in ("self", "cls", "grouped")]
 
 
 @pytest.mark.parametrize("owner", OWNERS, ids=lambda o: o.__name__)
@@ -123,10 +127,9 @@ def test_a_chain_of_calls_keeps_its_types() -> None:
         return str((found.fget if isinstance(found, property) else found).__annotations__["return"])
 
     assert returns(spark_ckpt.CkptSession, "readStream") == "CkptDataStreamReader"
-    assert returns(spark_ckpt.CkptDataStreamReader, "load") == "CkptDataFrame"
-    assert returns(spark_ckpt.CkptDataFrame, "groupBy") == "CkptGroupedData"
-    assert returns(spark_ckpt.CkptGroupedData, "agg") == "CkptDataFrame"
-    assert returns(spark_ckpt.CkptDataFrame, "writeStream") == "CkptDataStreamWriter"
+    assert returns(spark_ckpt.CkptDataStreamReader, "load") == "DataFrame"
+    assert returns(Added, "topN") == returns(Added, "uid") == "DataFrame"
+    assert returns(spark_ckpt.CkptSession, "writeStream") == "CkptDataStreamWriter"
     assert returns(spark_ckpt.CkptDataStreamWriter, "start") == "CkptQuery"
 
 
@@ -143,8 +146,6 @@ def test_every_name_that_is_exported_is_there_and_no_other() -> None:
         (spark_ckpt.CkptSession, "readstream", "did you mean readStream?"),
         (spark_ckpt.CkptSession, "range", "call it on the session itself, ckpt.spark"),
         (spark_ckpt.CkptDataStreamReader, "shcema", "did you mean schema?"),
-        (spark_ckpt.CkptGroupedData, "averge", "there are agg, aggregate, apply, applyIn"),
-        (spark_ckpt.CkptGroupedData, "applyinPandasWithState", "did you mean applyInPandasWithState"),
         (spark_ckpt.CkptDataStreamWriter, "clusterBy", "partitionBy(...) is there"),
         (spark_ckpt.CkptDataStreamWriter, "outputmode", "did you mean outputMode?"),
         (spark_ckpt.CkptDataStreamWriter, "tigger", "did you mean trigger?"),

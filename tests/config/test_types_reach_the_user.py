@@ -36,19 +36,22 @@ spark = SparkSession.builder.getOrCreate()
 ckpt = spark_ckpt.enable(spark)
 orders = ckpt.readStream.format("files").schema("customer string, amount long").load("/data/orders")
 grouped = orders.where("amount > 0").groupBy("customer")
-writer = grouped.aggregate(n=agg.count()).uid("totals").writeStream
+totals = grouped.aggregate(n=agg.count()).uid("totals")
+writer = totals.writeStream
 query = writer.format("delta").queryName("orders").trigger(availableNow=True).start("/lake/totals")
 
 reveal_type(ckpt)  # spark_ckpt.api.session.CkptSession
 reveal_type(ckpt.spark)  # pyspark.sql.session.SparkSession
 reveal_type(ckpt.readStream)  # spark_ckpt.api.session.CkptDataStreamReader
-reveal_type(orders)  # spark_ckpt.api.dataframe.CkptDataFrame
+reveal_type(orders)  # pyspark.sql.dataframe.DataFrame
 reveal_type(orders.schema)  # pyspark.sql.types.StructType
 reveal_type(orders["amount"])  # pyspark.sql.column.Column
 reveal_type(orders.amount)  # pyspark.sql.column.Column
 reveal_type(orders.columns)  # list[str]
-reveal_type(orders.withWatermark("at", "1 hour").union(orders))  # spark_ckpt.api.dataframe.CkptDataFrame
-reveal_type(grouped)  # spark_ckpt.api.grouped.CkptGroupedData
+reveal_type(orders.withWatermark("at", "1 hour").union(orders))  # pyspark.sql.dataframe.DataFrame
+reveal_type(grouped)  # pyspark.sql.group.GroupedData
+reveal_type(totals)  # pyspark.sql.dataframe.DataFrame
+reveal_type(ckpt.writeStream(orders))  # spark_ckpt.api.write.CkptDataStreamWriter
 reveal_type(agg.count())  # spark_ckpt.agg.AggSpec
 reveal_type(writer)  # spark_ckpt.api.write.CkptDataStreamWriter
 reveal_type(query)  # spark_ckpt.api.query.CkptQuery
@@ -71,8 +74,10 @@ ckpt.readstream  # error: "CkptSession" has no attribute "readstream"
 ckpt.readStream.fromat("files")  # error: "CkptDataStreamReader" has no attribute "fromat"
 ckpt.readStream.format(dict)  # error: Argument 1 to "format"
 orders.gruopBy("customer")  # error: "Column" not callable
-grouped.averge("amount")  # error: "CkptGroupedData" has no attribute "averge"
+grouped.averge("amount")  # error: "GroupedData" has no attribute "averge"
 grouped.aggregate(n="count").uid("totals")  # error: Argument "n" to "aggregate"
+grouped.topN(3, "amount", rang="place")  # error: Unexpected keyword argument "rang" for "topN"
+totals.uid(5)  # error: Argument 1 to "with_uid"
 writer.tigger(availableNow=True)  # error: "CkptDataStreamWriter" has no attribute "tigger"
 writer.format("delta").start().awaitTermination("soon")  # error: Argument 1 to "awaitTermination"
 query.chekpoints()  # error: "CkptQuery" has no attribute "chekpoints"
@@ -121,13 +126,14 @@ query = orders.writeStream.format("delta").start("/lake/orders")
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
-    """What mypy, with no configuration but ``--strict``, says of the user's files: by file and line."""
+    """What mypy, with no configuration but ``--strict`` and our plugin, says of the user's files: by file and line."""
     folder = tmp_path_factory.mktemp("user")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for package in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
         # As pip would put it there: mypy believes such a package only if it has py.typed.
         shutil.copytree(ROOT / package, folder / "site" / Path(package).name, ignore=shutil.ignore_patterns("*.pyc"))
     (folder / "user.py").write_text(USER)
+    (folder / "mypy.ini").write_text("[mypy]\nplugins = spark_ckpt.mypy\n")
     shown = all_shown_code([spark_ckpt, *MODULES, *CLASSES])
     functions = [f"\n\ndef {name}() -> None:\n{textwrap.indent(code, '    ')}\n" for name, code in shown.items()]
     (folder / "shown.py").write_text(SHOWN + "".join(functions))
@@ -139,8 +145,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
     # PySpark is most of the work, and the same every time.
     cache = ROOT / ".mypy_cache" / "user"
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--no-warn-unused-ignores", f"--cache-dir={cache}",
-         "--hide-error-context", "--no-error-summary", "user.py", "shown.py", *tutorial],
+        [sys.executable, "-m", "mypy", "--config-file=mypy.ini", "--strict", "--no-warn-unused-ignores",
+         f"--cache-dir={cache}", "--hide-error-context", "--no-error-summary", "user.py", "shown.py", *tutorial],
         cwd=folder, env={**os.environ, "PYTHONPATH": str(folder / "site")}, capture_output=True, text=True,
     )  # fmt: skip
     assert not done.stderr, done.stderr

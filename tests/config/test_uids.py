@@ -9,8 +9,6 @@ import pytest
 
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.plan._build import name_operators, name_sources, query_topology
-from spark_ckpt.plan.again import again
-from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, in_plan_order
 from spark_ckpt.state.lsm.layout import StateLayout
 
@@ -76,19 +74,3 @@ def test_checkpoints_record_which_uids_are_derived_and_of_which_sources() -> Non
     assert recorded["count-0"]["derived"] == ["orders", "returns"]
     assert "derived" not in recorded["total"]
     assert recorded["total"]["keys"] == "k int64"
-
-
-def test_an_operator_on_both_sides_of_a_join_is_built_anew_for_the_second_and_what_is_in_front_of_it_is_not() -> None:
-    one = operator(operator(stream(), "dropDuplicates"), "count", "counts")
-    source = Recipe(lambda _: None)  # type: ignore[arg-type, return-value]
-    once = Recipe(lambda _: None, (source,), operators=one.operators[:1])  # type: ignore[arg-type, return-value]
-    both = Recipe(lambda _: None, (once,), operators=one.operators[1:])  # type: ignore[arg-type, return-value]
-    recipe, lineage = again(both, one, one)
-    assert recipe.parents == (source,)
-    assert recipe.numbers() >= both.numbers()
-    joined = one.union(lineage, "join")
-    assert named(joined) == ["dropDuplicates-0", "counts", "dropDuplicates-2", "counts-2"]
-    third, lineage = again(recipe, lineage, joined)
-    assert third.parents == (source,), "what was built anew is, again"
-    assert named(joined.union(lineage, "join"))[-1] == "counts-2-2"
-    assert again(both, one, stream()) == (both, one)

@@ -1,30 +1,21 @@
-"""The page of PySpark's methods: none is left out, and what it says of each is so."""
+"""The page of what users can write: its tables are the code's; readers, writers and queries have PySpark's methods."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyspark
 import pytest
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery, StreamingQueryManager
 
 import spark_ckpt
-from spark_ckpt.api._other_ways import WAYS
 from spark_ckpt.api._progress import CkptStreams
-from spark_ckpt.types import CONTROL_COLUMNS
+from spark_ckpt.plan.analysed.ledger import LEDGER, How, written_table
 
 pytestmark = pytest.mark.smoke  # a new PySpark has new methods
 PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text()
-SECTION = re.compile(r"^<!-- class: (\w+) -->\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
-ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \| (yes|else|no) \| ", re.MULTILINE)
-NEWER = re.compile(r"^\| `(\w+)` \| else \| PySpark (\d\.\d) has it", re.MULTILINE)
-NOT_YET = {name for name, since in NEWER.findall(PAGE) if since > pyspark.__version__[: len(since)]}
-"""Methods that a later PySpark than this one has."""
 
 
 def unmade(cls: type, **attributes: Any) -> Any:
@@ -36,64 +27,51 @@ def unmade(cls: type, **attributes: Any) -> Any:
 
 OURS = {
     DataStreamReader: unmade(spark_ckpt.CkptDataStreamReader),
-    DataFrame: unmade(spark_ckpt.CkptDataFrame, _preview=SimpleNamespace(columns=["v", *CONTROL_COLUMNS])),
-    GroupedData: unmade(spark_ckpt.CkptGroupedData),
     DataStreamWriter: unmade(spark_ckpt.CkptDataStreamWriter),
     StreamingQuery: unmade(spark_ckpt.CkptQuery, _query=StreamingQuery.__new__(StreamingQuery)),
     StreamingQueryManager: unmade(CkptStreams, _streams=StreamingQueryManager.__new__(StreamingQueryManager)),
 }
+REFUSED = {DataStreamReader: {"changes"} if pyspark.__version__ >= "4.2" else set(), DataStreamWriter: {"clusterBy"}}
 
 
-def told() -> dict[str, dict[str, str]]:
-    """PySpark's class -> method -> what the page says."""
-    found: dict[str, dict[str, str]] = {}
-    for cls, text in SECTION.findall(PAGE):
-        for names, here in ROW.findall(text):
-            for name in re.findall(r"\w+", names):
-                assert name not in found.setdefault(cls, {}), f"{cls}.{name} is there twice"
-                found[cls][name] = here
-    return found
+def methods(cls: type) -> set[str]:
+    """The public methods of PySpark's ``cls`` that are not refused here."""
+    return {name for name in dir(cls) if not name.startswith("_")} - REFUSED.get(cls, set())
 
 
-TOLD = told()
+def test_the_page_shows_what_becomes_of_each_operation() -> None:
+    assert written_table() in PAGE, "docs/methods.md is stale: run scripts/config_docs.py"
+    assert not [entry.nodes for entry in LEDGER if entry.how is not How.ABSENT and not entry.written]
 
 
-@pytest.mark.parametrize("cls", OURS, ids=lambda c: c.__name__)
-def test_the_page_names_every_method_of_pyspark_and_no_other(cls: type) -> None:
-    named, there = set(TOLD[cls.__name__]), {n for n in dir(cls) if not n.startswith("_")}
-    assert sorted(there - named) == [], "PySpark has these, docs/methods.md does not name them"
-    assert sorted(named - there - NOT_YET) == [], "docs/methods.md names these, PySpark has none of them"
-
-
-def test_every_row_of_the_tables_is_read() -> None:
-    tables = "".join(text for _, text in SECTION.findall(PAGE))
-    rows = [line for line in tables.splitlines() if line.startswith("| `")]
-    assert len(rows) == len(ROW.findall(tables)) > 50
+def test_the_page_is_short() -> None:
+    around = PAGE.replace(written_table(), "")
+    assert len(around.split()) <= 1500
 
 
 @pytest.mark.parametrize("cls", OURS, ids=lambda c: c.__name__)
-def test_what_the_page_says_yes_to_is_there(cls: type) -> None:
+def test_every_method_of_pyspark_is_there(cls: type) -> None:
     ours = OURS[cls]
-    there = {*dir(type(ours)), *(dir(cls) if cls in (StreamingQuery, StreamingQueryManager) else ())}
-    assert sorted(n for n, here in TOLD[cls.__name__].items() if here == "yes" and n not in there) == []
+    passed_on = dir(cls) if cls in (StreamingQuery, StreamingQueryManager) else ()
+    assert methods(cls) - {*dir(type(ours)), *passed_on} == set()
 
 
-@pytest.mark.parametrize("cls", OURS, ids=lambda c: c.__name__)
-def test_what_the_page_says_no_to_is_refused_with_a_hint(cls: type) -> None:
-    for name, here in TOLD[cls.__name__].items():
-        if here == "yes":
-            continue
-        # Spark's own errors of what needs all rows, with what to do instead.
-        errors = (AttributeError, spark_ckpt.CkptError, AnalysisException, AssertionError)
-        with pytest.raises(errors) as refused:
-            getattr(OURS[cls], name)(None)
-        text = str(refused.value)
-        assert name in text, text
-        assert len(text) > 50, f"{cls.__name__}.{name} says too little: {text}"
+@pytest.mark.parametrize(("cls", "name"), [(cls, name) for cls, names in REFUSED.items() for name in sorted(names)])
+def test_what_is_refused_names_another_way_and_stands_on_the_page(cls: type, name: str) -> None:
+    with pytest.raises((AttributeError, spark_ckpt.CkptError)) as refused:
+        getattr(OURS[cls], name)(None)
+    assert name in str(refused.value)
+    assert len(str(refused.value)) > 50
+    assert f"{name}`" in PAGE
 
 
-def test_other_ways_are_told_for_methods_that_spark_has_and_the_page_does_not_say_yes_to() -> None:
-    here = TOLD["DataFrame"]
-    assert (
-        sorted(name for name in WAYS if not (hasattr(DataFrame, name) or name in NOT_YET) or here[name] == "yes") == []
-    )
+def test_methods_that_enable_adds_are_not_pysparks() -> None:
+    """A method of that name in a later PySpark would be hidden by ours."""
+    added = {DataFrame: ("uid",), GroupedData: ("topN", "aggregate", "applyInArrowWithState")}
+    of_pyspark = [
+        (cls.__name__, name)
+        for cls, names in added.items()
+        for name in names
+        if getattr(getattr(cls, name, None), "__module__", "spark_ckpt").startswith("pyspark")
+    ]
+    assert of_pyspark == []

@@ -33,11 +33,13 @@ RUN = [
     "writing-a-source",
     "delta",
     "kafka",
+    "methods",
 ]
 """Pages in an order in which one may build on another: state.md looks at the job of restore.md."""
 
 PREAMBLE = """
 import sqlite3
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 import spark_ckpt
@@ -69,6 +71,12 @@ assert query.checkpoints()[-1]["outcome"] == "completed", query.checkpoints()
 spark.conf.set("spark.ckpt.dir", "checkpoints")
 """
 BEHIND = {
+    "methods": """
+query.processAllAvailable()
+query.stop(drain=True)
+found = set(DeltaTable("lake/totals_by_sql").to_pandas()[["customer", "total"]].itertuples(index=False, name=None))
+assert found == {("a", 15), ("b", 30)}, found
+""",
     "sinks": """
 query.processAllAvailable()
 query.checkpoint()

@@ -17,9 +17,10 @@ from tests.generated.expressions import (
 )
 from tests.generated.functions import keep_all, odd_ids_in_pandas, only_even_ids, other_names, twice
 from tests.generated.keyed import KeyedMaker
-from tests.generated.operations import Call, Expr, Lit, Mapped, Named, Operation, Union, in_spark
+from tests.generated.operations import Call, Expr, Lit, Mapped, Named, Operation, StaticJoin, Union
 from tests.generated.refused import FORMS, Refused
 from tests.generated.rows import RowMaker
+from tests.generated.static_joins import WORD
 from tests.generated.values import COLUMNS
 
 APPEND, MERGE = "append", "merge"
@@ -80,13 +81,13 @@ class Maker(KeyedMaker, RowMaker):
             self._rename,
             self._drop,
         ]
-        makers += [self._where] * 2 + [self._alias, self._in_spark, self._to_df, self._transform, self._place]
+        makers += [self._where] * 2 + [self._alias, self._to_df, self._transform, self._place]
         if self.kind == APPEND or not self.aggregated:
             # Behind an operator that puts out updates, rows have to keep their keys.
             makers += [self._map_arrow, self._map_pandas, self._watermark]
             makers += [self._fill, self._drop_missing, self._replace, self._sample]
         if self.kind == APPEND:
-            makers += [self._union, self._refused, self._explode, self._explode, self._unpivot]
+            makers += [self._union, self._refused, self._join, self._explode, self._explode, self._unpivot]
         for _ in range(self.chosen.randint(0, most)):
             self.chosen.choice(makers)()
 
@@ -214,11 +215,6 @@ class Maker(KeyedMaker, RowMaker):
         name = self.chosen.choice(self.protected or list(self.columns))
         self._add(Call("where", (f"q.{quoted(name)} is not null",)))
 
-    def _in_spark(self) -> None:
-        name = self._name()
-        value, kind = self._value()
-        self._add(in_spark(Call("withColumn", (name, value))), {**self.columns, name: kind})
-
     def _transform(self) -> None:
         sub = Maker(self.chosen.randint(0, 10**9), 0, self.kind)
         sub.columns, sub.protected, sub.names, sub.aggregated = dict(self.columns), self.protected, self.names, True
@@ -261,8 +257,15 @@ class Maker(KeyedMaker, RowMaker):
             self.timed = [column]  # the last one counts
             self._add(Call("withWatermark", (quoted(column), "1 hour")))
 
+    def _join(self) -> None:
+        """With a table."""
+        taken = {c.lower() for c in self.columns}
+        if self.columns.get("k") == "int" and not taken & set(WORD):
+            self._add(StaticJoin(self.chosen.choice(["inner", "left", "cross"])), {**self.columns, **WORD})
+            self.unique = False
+
     def _refused(self) -> None:
-        """One that Spark could lose a barrier in, done as the refusal tells."""
+        """One that the ledger refuses, done as the refusal tells."""
         fit = [form for form in self.forms if self._fits(form)]
         if fit:
             form = replace(self.chosen.choice(fit), uid=self._uid())

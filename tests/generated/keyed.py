@@ -107,6 +107,9 @@ class KeyedMaker:
         safe = KEY_TYPES if flavour == "Arrow" else (PANDAS_SAFE | {"int", "bigint"}) - {"double"}
         keys = tuple(k for k in keys if self.columns[k] in safe and k.lower() not in ("seen", "filled"))
         countable = [c for c, kind in self.columns.items() if kind in PANDAS_SAFE - {"double"}]
+        if flavour == "Pandas":  # PySpark finds columns by names there
+            keys = tuple(k for k in keys if not set(".`") & set(k))
+            countable = [c for c in countable if not set(".`") & set(c)]
         if not keys:
             return
         column = self.chosen.choice(countable) if countable else "id"

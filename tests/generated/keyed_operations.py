@@ -8,7 +8,6 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from spark_ckpt import agg
-from spark_ckpt.api.dataframe import CkptDataFrame
 from tests.generated.expressions import quoted
 from tests.generated.functions import number_rows_arrow, number_rows_pandas
 from tests.generated.operations import Operation
@@ -50,12 +49,12 @@ class Aggregate(Operation):
 
     def __repr__(self) -> str:
         order = [f"orderBy={'id'!r}"] if self.emit == "rows" else []
-        shown = [f"uid={self.uid!r}", f"emit={self.emit!r}", *order, *[f"{n}={s!r}" for n, s in self.specs.items()]]
+        shown = [f"emit={self.emit!r}", *order, *[f"{n}={s!r}" for n, s in self.specs.items()]]
         rounded = "".join(f".withColumn({n!r}, F.round({n!r}, 6))" for n in self._rounded)
-        return f".groupBy({_shown(self.keys)}).aggregate({', '.join(shown)}){rounded}"
+        return f".groupBy({_shown(self.keys)}).aggregate({', '.join(shown)}).uid({self.uid!r}){rounded}"
 
     def apply(self, df: Any) -> Any:
-        made = self._ours(df) if isinstance(df, CkptDataFrame) else self._batch(df)
+        made = self._ours(df) if df.isStreaming else self._batch(df)
         return made.withColumns({n: F.round(n, 6) for n in self._rounded}) if self._rounded else made
 
     def _ours(self, df: Any) -> Any:
@@ -83,12 +82,12 @@ class SparkAggregate(Operation):
 
     def __repr__(self) -> str:
         columns = [f"({text}).alias({name!r})" for name, text in self.exprs.items()]
-        return f".groupBy({_shown(self.keys)}).agg({', '.join(columns)}, uid={self.uid!r})"
+        return f".groupBy({_shown(self.keys)}).agg({', '.join(columns)}).uid({self.uid!r})"
 
     def apply(self, df: Any) -> Any:
         columns = [eval(text, {"F": F}).alias(name) for name, text in self.exprs.items()]  # noqa: S307 - our own
-        uid = {"uid": self.uid} if isinstance(df, CkptDataFrame) else {}
-        return df.groupBy(*map(quoted, self.keys)).agg(*columns, **uid)
+        made = df.groupBy(*map(quoted, self.keys)).agg(*columns)
+        return made.uid(self.uid) if df.isStreaming else made
 
 
 def grouping(key: str, kind: str) -> Any:
@@ -119,11 +118,11 @@ class Stateful(Operation):
 
     def __repr__(self) -> str:
         function = f"number_rows_{self.flavour.lower()}({self.keys!r}, {self.column!r})"
-        call = f"applyIn{self.flavour}WithState({function}, {self.output!r}, ..., uid={self.uid!r})"
+        call = f"applyIn{self.flavour}WithState({function}, {self.output!r}, ...).uid({self.uid!r})"
         return f".groupBy({_shown(self.keys)}).{call}"
 
     def apply(self, df: Any) -> Any:
-        if not isinstance(df, CkptDataFrame):
+        if not df.isStreaming:
             keys = [grouping(k, kind) for k, kind in zip(self.keys, self.kinds, strict=True)]
             over = running(self.keys)
             counts = [f"count(*) {over} as seen", f"count({quoted(self.column)}) {over} as filled"]

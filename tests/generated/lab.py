@@ -10,7 +10,7 @@ import collections
 import random
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import spark_ckpt
-from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.testing.sink_harness import SinkTarget
-from spark_ckpt.types import CONTROL_COLUMNS
 from tests.generated.chains import APPEND, MERGE, Chain
 from tests.generated.expressions import quoted
 from tests.generated.operations import applied
@@ -113,26 +111,20 @@ def together(df: Any, chains: Sequence[Chain]) -> Any:
     The rows are read once a batch, as Spark uses an exchange again, and two tasks write: most of what a chain costs is
     the tasks that it takes. And all have the same columns, as Spark takes long over a union by name.
     """
-    df, whole = _on_both(df, lambda some: some.repartition(1)), None
+    df, whole = df.repartition(1), None
     slots = {slot: chain.columns[name] for chain in chains for slot, name in slots_of(chain).items()}
     for chain in chains:
-        made = _on_both(applied(chain.operations, df), _shared_columns(chain, slots))
+        made = _with_shared_columns(applied(chain.operations, df), chain, slots)
         whole = made if whole is None else whole.union(made)
-    return _on_both(whole, lambda some: some.coalesce(2))
+    return None if whole is None else whole.coalesce(2)
 
 
-def _shared_columns(chain: Chain, slots: dict[str, str]) -> Callable[[Any], Any]:
+def _with_shared_columns(df: Any, chain: Chain, slots: dict[str, str]) -> Any:
     own = slots_of(chain)
     key = [f"{_key_text(chain)} as key"] if chain.kind == MERGE else []
     columns = [f"{quoted(own[s]) if s in own else f'cast(null as {kind})'} as {s}" for s, kind in slots.items()]
     # Texts, because each Column is a call into the JVM.
-    return lambda some: some.selectExpr(
-        f"{chain.number} as chain", *key, *columns, *(c for c in CONTROL_COLUMNS if c in some.columns)
-    )
-
-
-def _on_both(df: Any, func: Callable[[Any], Any]) -> Any:
-    return df.transformSpark(func) if isinstance(df, CkptDataFrame) else func(df)
+    return df.selectExpr(f"{chain.number} as chain", *key, *columns)
 
 
 def _key_text(chain: Chain) -> str:

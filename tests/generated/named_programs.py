@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sources.ddl import parse_ddl
 from tests.generated.named_steps import ROW_STEPS, NamedSteps
-from tests.generated.queries import QueryMaker
+from tests.generated.queries import modes_of
 from tests.generated.query_checks import explained
 from tests.generated.query_rows import BEGIN, STEP, ddl
 from tests.generated.two_sides import Query, Side, TwoSides, said
@@ -99,7 +99,6 @@ class ProgramMaker:
         self.frames, self.here = sides.plain.frames(), sides.ours.frames()
         self.aliases: list[str] = []
         self.program = Program()
-        self._modes = QueryMaker(seed, sides.plain).modes
 
     def made(self, kind: str, steps: int) -> Program:
         for _ in range(steps):
@@ -121,25 +120,38 @@ class ProgramMaker:
         return maker(self.steps)
 
     def _taken(self, statement: str, mode: str) -> bool:
-        found, frames, here = tried(self.sides, self.frames, self.here, statement)
-        if frames is not None and mode not in self._modes(frames["q"]):
-            return False
+        found, frames, here = tried(self.sides, self.frames, self.here, statement, mode)
         if found is not None:
             kind, told = found
             self.program.findings.append(Finding(kind, (*self.program.statements, statement), told))
         if frames is None or here is None or found is not None:
             return False
-        if not 0 < len(frames["q"].columns) < 14 or not frames["q"].isStreaming:
+        if not 0 < len(frames["q"].columns) < 14:
             return False
         self.frames, self.here, self.aliases = frames, here, self.steps.aliases
         self.program.statements.append(statement)
         return True
 
 
-def tried(sides: TwoSides, frames: Any, here: Any, statement: str) -> tuple[Any, Any, Any]:
-    """What differs, if something does, and the frames behind it on both sides."""
+def tried(sides: TwoSides, frames: Any, here: Any, statement: str, mode: str | None = None) -> tuple[Any, Any, Any]:
+    """What differs, if something does, and the frames behind it on both sides. What Spark takes in no output mode, or
+    not in ``mode``, is none that a query has: None."""
     theirs, made = outcome(sides.plain, frames, statement), outcome(sides.ours, here, statement)
+    if not isinstance(theirs, Exception) and not isinstance(made, Exception) and theirs["q"] is not frames["q"]:
+        modes = modes_of(theirs["q"]) if theirs["q"].isStreaming else []
+        if not modes or mode not in (None, *modes):
+            return None, None, None
+        made = checked(sides, made, mode or modes[0])
     return different(theirs, made), *(None if isinstance(one, Exception) else one for one in (theirs, made))
+
+
+def checked(sides: TwoSides, frames: Any, mode: str) -> Any:
+    """``frames``, or what a start of ``q`` would raise."""
+    try:
+        sides.ours.reader.check(frames["q"], mode)
+    except Exception as error:  # noqa: BLE001 - Spark takes it
+        return error
+    return frames
 
 
 def outcome(side: Any, frames: Any, statement: str) -> Any:
@@ -235,8 +247,18 @@ def _table(chosen: random.Random, columns: dict[str, str], values: dict[str, lis
     return pa.Table.from_arrays(made, schema=schema)
 
 
+def assert_rows_as_in_spark(lab: Any, programs: Sequence[Sequence[str]]) -> None:
+    """Of all ``programs``, each in an output mode that Spark takes it in; those of mode append are in one query."""
+    sides = made_sides(lab.spark, lab.folder / f"rows as in Spark {next(_NUMBERS)}", random.Random(3))
+    queries = [Query(tuple(statements), modes_of(sides.plain.built(statements))[0]) for statements in programs]
+    together = [query for query in queries if query.mode == "append"]
+    for some in filter(None, [together, *([query] for query in queries if query.mode != "append")]):
+        told = sides.difference(some)
+        assert told is None, f"{told}\n{explained(sides, some)}"
+
+
 def assert_as_in_spark(lab: Any, programs: Sequence[Sequence[str]], run: Sequence[Sequence[str]] = ()) -> TwoSides:
-    """Names, types and refusals of all ``programs``, and the rows of those to ``run``, in one query."""
+    """All ``programs`` are taken as Spark takes them, and the rows of those to ``run`` are Spark's, in one query."""
     sides = made_sides(lab.spark, lab.folder / f"as in Spark {next(_NUMBERS)}", random.Random(1))
     told = [(statements, first_difference(sides, statements)) for statements in programs]
     differ = [(statements, found) for statements, found in told if found is not None]

@@ -6,16 +6,15 @@ same names. Only keyed operators with names of our own have a batch counterpart 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.api.dataframe import CkptDataFrame
 from tests.generated.expressions import quoted
 from tests.generated.functions import behind_rename
+from tests.generated.static_joins import by_key
 
 
 @dataclass(frozen=True)
@@ -103,26 +102,24 @@ class Union(Operation):
 
 
 @dataclass(frozen=True)
-class InSpark(Operation):
-    """``transformSpark`` of a function that keeps all rows; in batch, ``transform``."""
+class StaticJoin(Operation):
+    """``df.join(words, ...)`` with a table of words by ``k``; ``how`` is ``cross``, too."""
 
-    func: Callable[[Any], Any]
-    shown: str
+    how: str
 
     def __repr__(self) -> str:
-        return f".transformSpark(lambda df: df{self.shown})"
+        on = "" if self.how == "cross" else f", F.col('k') == F.col('key'), {self.how!r}"
+        return f".{'crossJoin' if self.how == 'cross' else 'join'}(words{on})"
 
     def apply(self, df: Any) -> Any:
-        return df.transformSpark(self.func) if isinstance(df, CkptDataFrame) else self.func(df)
-
-
-def in_spark(*operations: Operation) -> InSpark:
-    return InSpark(lambda df: applied(operations, df), "".join(map(repr, operations)))
+        if self.how == "cross":
+            return df.crossJoin(by_key(df))
+        return df.join(by_key(df), F.col("k") == F.col("key"), self.how)
 
 
 @dataclass(frozen=True)
 class Mapped(Operation):
-    """``mapInArrow`` or ``mapInPandas``. Spark's own do not take columns with a dot or a backtick in their names."""
+    """``mapInArrow`` or ``mapInPandas``. They do not take columns with a dot or a backtick in their names."""
 
     method: str
     func: Named
@@ -132,8 +129,6 @@ class Mapped(Operation):
         return f".{self.method}({self.func!r}, {self.ddl!r})"
 
     def apply(self, df: Any) -> Any:
-        if isinstance(df, CkptDataFrame):
-            return getattr(df, self.method)(self.func.func, self.ddl)
         names = list(df.columns)
         plain = df.toDF(*[f"c{i}" for i in range(len(names))])
         return getattr(plain, self.method)(behind_rename(self.method, self.func.func, names), self.ddl)

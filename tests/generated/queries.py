@@ -16,6 +16,8 @@ from tests.generated.query_steps import ROW_STEPS
 from tests.generated.two_sides import Query, Side
 
 ROWS, GROUPS, TIMES, JOINS, FILTERS = ("rows", "groups", "times", "joins", "filters")
+TEXTS, TEXTS_OF_GROUPS = ("texts", "texts of groups")
+"""SQL and nothing else."""
 _ROW_STEPS = (*ROW_STEPS, *[Operators.sql_rows] * 3)
 _WATERMARKS = ("20 minutes", "1 hour", "0 seconds")
 _GROUPS = (*[Operators.grouped] * 5, *[Operators.sql_groups] * 4, Operators.others, Operators.windowed)
@@ -37,6 +39,20 @@ _WITHOUT_KEYS = re.compile(r"groupBy\(\)|^df\.agg\(|describe\(|summary\(|'SELECT
 Maker = Callable[[Any], str]
 
 
+def modes_of(df: Any) -> list[str]:
+    """The output modes that Spark takes the query in, were it started."""
+    jvm, found = df.sparkSession._jvm, []
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    for mode in ("Append", "Update", "Complete"):
+        wanted = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode)()
+        try:
+            checker.checkForStreaming(df._jdf.queryExecution().analyzed(), wanted)
+            found.append(mode.lower())
+        except PySparkException:
+            continue
+    return found
+
+
 class QueryMaker:
     """Grows one query on Spark's own stream, ``side``; what Spark refuses is kept, to be refused by ours, too."""
 
@@ -52,7 +68,11 @@ class QueryMaker:
             if self.chosen.random() < 0.2:
                 self._one((Operators.batch_groups,))
             return Query(tuple(self.steps))
+        if kind == TEXTS:
+            self._several((Operators.sql_rows,), self.chosen.randint(1, 3))
+            return Query(tuple(self.steps))
         with_state = {GROUPS: self._groups, TIMES: self._times, JOINS: self._joins, FILTERS: self._filters}
+        with_state[TEXTS_OF_GROUPS] = self._texts_of_groups
         return with_state[kind]()
 
     def _groups(self) -> Query:
@@ -66,6 +86,11 @@ class QueryMaker:
             names = [c for c in self.df.columns if "`" not in c]
             self._add(f"df.orderBy({', '.join(repr('`' + c + '`') for c in names)}).limit(3)")
         return Query(tuple(self.steps), mode, self.once)
+
+    def _texts_of_groups(self) -> Query:
+        self._several((Operators.sql_rows,), self.chosen.randint(0, 2))
+        self._one((Operators.sql_groups,))
+        return Query(tuple(self.steps), self._mode("update", "update", "complete"), self.once)
 
     def _times(self) -> Query:
         at = self.chosen.choice([0, 0, 1])
@@ -112,21 +137,8 @@ class QueryMaker:
             self._one((Filters.keyed,))
         return Query(tuple(self.steps), self._mode("append"), self.once)
 
-    def modes(self, df: Any) -> list[str]:
-        """The output modes that Spark takes the query in, were it started."""
-        jvm, found = self.side.spark._jvm, []
-        checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
-        for mode in ("Append", "Update", "Complete"):
-            wanted = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode)()
-            try:
-                checker.checkForStreaming(df._jdf.queryExecution().analyzed(), wanted)
-                found.append(mode.lower())
-            except PySparkException:
-                continue
-        return found
-
     def _mode(self, *wanted: str) -> str:
-        fit = self.modes(self.df)
+        fit = modes_of(self.df)
         return self.chosen.choice([mode for mode in wanted if mode in fit] or fit)
 
     def _several(self, makers: Any, count: int, *more: Any) -> None:
@@ -155,7 +167,7 @@ class QueryMaker:
         except (PySparkException, ValueError, KeyError):
             self.refused.append((*self.steps, step))
             return False
-        if not df.isStreaming or not self.modes(df):
+        if not df.isStreaming or not modes_of(df):
             self.refused.append((*self.steps, step))
             return False
         self.df = df

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.generated import query_rows
-from tests.generated.queries import FILTERS, JOINS, ROWS, QueryMaker
+from tests.generated.queries import FILTERS, JOINS, ROWS, TEXTS, QueryMaker
 from tests.generated.two_sides import Query, TwoSides
 
 BATCHES = 4
@@ -28,7 +28,7 @@ def check_queries(spark: Any, folder: Path, seed: int, kind: str, count: int = 1
     try:
         found = sides.difference(queries)
         if found is not None:
-            why = explained(sides, queries) if kind == ROWS or count == 1 else ""
+            why = explained(sides, queries) if kind in (ROWS, TEXTS) or count == 1 else ""
             raise AssertionError(f"queries {seed} of {kind}, lives {sides.lives}:\n{found}\n{why}")
     finally:
         spark.conf.set("spark.ckpt.interval", "1ms")

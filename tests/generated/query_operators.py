@@ -142,6 +142,12 @@ class Operators(Steps):
             f"SELECT q.*, CASE WHEN {self.condition()} THEN 1 ELSE 0 END AS {new} FROM q",
             f"SELECT * FROM v WHERE {self.condition()} UNION ALL SELECT * FROM v WHERE {self.condition()}",
             f"SELECT v.*, ww.word FROM v JOIN words ww ON v.{key} <=> ww.pk",
+            f"FROM v |> WHERE {self.condition()} |> EXTEND {self.expr()} AS {new}",
+            f"FROM v |> AS q |> WHERE q.{c} IS NOT NULL |> DROP {c}" if len(self.columns) > 1 else "TABLE v",
+            f"SELECT * EXCEPT ({c}), {c} AS {new} FROM v WHERE {self.condition()}",
+            f"SELECT v.*, m FROM v LEFT JOIN LATERAL (SELECT max(w) AS m FROM words WHERE pk = v.{key}) x ON true",
+            f"SELECT a.*, b.word FROM v a NATURAL JOIN (SELECT pk AS {key}, word FROM words) b",
+            f"SELECT /*+ BROADCAST(ww) */ v.* FROM v LEFT SEMI JOIN words ww ON v.{key} = ww.pk AND {self.condition()}",
         ]
         if arrays:
             a = quoted(arrays[0])
@@ -176,6 +182,10 @@ class Operators(Steps):
             f"SELECT {window}.start AS b, {made} FROM v {where}GROUP BY {window}",
             f"SELECT DISTINCT {key}, {other} AS o FROM v {where}",
             f"SELECT {key} FROM v EXCEPT SELECT pk FROM words",
+            f"SELECT {key} FROM v INTERSECT SELECT pk FROM words",
+            f"FROM v |> AGGREGATE {made} GROUP BY {key}",
+            f"SELECT {key}, count(*) FILTER (WHERE {self.condition()}) AS f, {made} FROM v GROUP BY {key}",
+            f"SELECT * FROM (SELECT {key} AS a, n FROM v {where}) PIVOT (count(*) c, max(n) m FOR n IN (1, 2, 7))",
             f"SELECT word, {made} FROM v JOIN words ON v.{key} = words.pk {where}GROUP BY word",
             f"SELECT c, count(*) AS cc FROM (SELECT {key} AS c FROM v {where}) GROUP BY c ORDER BY c LIMIT 3",
         ]

@@ -1,4 +1,4 @@
-"""Operations of Spark that could lose a barrier: refused when they are built, with a message whose way works.
+"""Operations that a stream cannot have, or not exactly: refused by the ledger, with a message whose way works.
 
 On a plain batch DataFrame such an operation is what the user wrote; on a stream it is tried, must be refused with the
 right message, and is then done as the message tells. So it can stand in any chain.
@@ -14,20 +14,19 @@ import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+import spark_ckpt
 from spark_ckpt import agg
-from spark_ckpt.api.dataframe import CkptDataFrame
 from spark_ckpt.errors import InvalidInputError
-from tests.generated.functions import odd_ids_in_pandas
+from tests.generated.functions import keep_all
 from tests.generated.operations import Operation
-
-CTL = "__ckpt_ctl"
+from tests.generated.static_joins import WORD, by_key
 
 
 @dataclass(frozen=True)
 class Refused(Operation):
     """``needs`` columns as the input has them, and adds those it ``gives``, or has them alone (``alone``).
 
-    ``batch`` is None where Spark's own gives nothing to compare with, such as a limit: then the told way is compared.
+    ``batch`` is None where Spark's own gives nothing to compare with, such as an offset: then the told way is compared.
     ``repeats``: a row may come out several times.
     """
 
@@ -47,156 +46,143 @@ class Refused(Operation):
         return f".transform({self.name})"
 
     def apply(self, df: Any) -> Any:
-        if not isinstance(df, CkptDataFrame):
+        if not df.isStreaming:
             return self.told(df, self.uid) if self.batch is None else self.batch(df)
         with pytest.raises(InvalidInputError, match=f"(?s){self.said}"):
-            self.tried(df)
+            spark_ckpt.enable(df.sparkSession).check(self.tried(df))
         return self.told(df, self.uid)
-
-
-def _inside(func: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda df: df.transformSpark(func)
 
 
 def _as_told(func: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
     return lambda df, uid: func(df)
 
 
-# -- the told ways ---------------------------------------------------------------------------------------------------
+def _sql(text: str) -> Callable[[Any], Any]:
+    """``text`` over the view ``v``."""
+
+    def asked(df: Any) -> Any:
+        df.createOrReplaceTempView("v")
+        return df.sparkSession.sql(text)
+
+    return asked
 
 
-def _static(df: Any) -> Any:
-    rows = [(0, "zero"), (2, "two"), (2, "two again"), (9, "nine")]
-    spark = df._session.spark if isinstance(df, CkptDataFrame) else df.sparkSession
-    return spark.createDataFrame(rows, "key int, word string")
+def _keys(df: Any) -> Any:
+    return by_key(df).select("key")
 
 
-def _join(df: Any, how: str) -> Any:
-    static = _static(df)
-    return df.join(static, df["k"] == static["key"], how)
+def _joined(df: Any, how: str) -> Any:
+    return df.join(by_key(df), F.col("k") == F.col("key"), how)
 
 
-def _numbered(df: Any, key: str, uid: str, name: str) -> Any:
-    return df.groupBy(key).aggregate(emit="rows", orderBy="id", **{name: agg.count()}).uid(uid)
+def _running(df: Any, uid: str, **wanted: Any) -> Any:
+    return df.groupBy("k").aggregate(emit="rows", orderBy="id", **wanted).uid(uid)
 
 
-def _batch_numbered(df: Any, key: str, name: str) -> Any:
-    return df.withColumn(name, F.row_number().over(Window.partitionBy(key).orderBy("id")).cast("bigint"))
+def _over(made: Any) -> Any:
+    return made.over(Window.partitionBy("k").orderBy("id"))
 
 
-def _is_control(df: Any) -> Any:
-    return F.col(CTL).isNotNull() if CTL in df.columns else F.lit(False)
+def _numbered(df: Any) -> Any:
+    return df.withColumn("nth", _over(F.row_number()).cast("bigint"))
 
 
-def _inside_both(func: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda df: df.transformSpark(func) if isinstance(df, CkptDataFrame) else func(df)
+def _summed(df: Any) -> Any:
+    return df.withColumn("so_far", _over(F.sum("id")))
 
 
-_WORD = {"key": "int", "word": "string"}
-_CONTROL = ("__ckpt_tag", CTL)
-_ID_AND_CONTROL = "id bigint, __ckpt_tag bigint, __ckpt_ctl binary"
-
+_RECURSIVE = (
+    "WITH RECURSIVE r AS (SELECT id, 1 AS d FROM v UNION ALL SELECT id, d + 1 FROM r WHERE d < 3) SELECT id, d FROM r"
+)
 
 FORMS = (
+    Refused("offset", lambda df: df.offset(2), "Offset .* no end", _as_told(lambda df: df.where("id >= 2"))),
     Refused(
-        "limit", _inside(lambda df: df.limit(5)), "GlobalLimit.*row by row", _as_told(lambda df: df.where("id < 5"))
+        "sample", lambda df: df.sample(True, 0.5), r"withReplacement.*fraction", _as_told(lambda df: df.sample(1.0))
     ),
-    Refused("offset", _inside(lambda df: df.offset(2)), "Offset.*row by row", _as_told(lambda df: df.where("id >= 2"))),
-    Refused("sample", _inside(lambda df: df.sample(0.5)), "Sample.*sample.0.1", _as_told(lambda df: df.sample(1.0))),
     Refused(
         "sort",
-        _inside(lambda df: df.orderBy("k")),
-        "Sort.*no order",
+        lambda df: df.orderBy("k"),
+        "Sorting is not supported",
         _as_told(lambda df: df),
         lambda df: df.orderBy("k"),
     ),
     Refused(
-        "dropDuplicates",
-        _inside(lambda df: df.dropDuplicates(["k"])),
-        r"Deduplicate.*dropDuplicates\(\[.k.\]\)",
-        lambda df, uid: df.dropDuplicates(["k"]).uid(uid).select("k"),
-        lambda df: df.dropDuplicates(["k"]).select("k"),
+        "row_number",
+        _numbered,
+        r"row_number\(\) OVER .* a filter behind it",
+        lambda df, uid: _running(df, uid, nth=agg.count()),
+        _numbered,
+        gives={"nth": "bigint"},
+        keyed=True,
+    ),
+    Refused(
+        "running sum",
+        _summed,
+        r"sum\(id\) OVER .*For running values of a key write groupBy",
+        lambda df, uid: _running(df, uid, so_far=agg.sum("id")),
+        _summed,
+        gives={"so_far": "bigint"},
+        keyed=True,
+    ),
+    Refused(
+        "rows of an aggregate",
+        lambda df: df.groupBy("k").count(),
+        r"use outputMode\('update'\).*aggregate\(\.\.\., emit=.rows",
+        lambda df, uid: _running(df, uid, nth=agg.count()),
+        _numbered,
+        gives={"nth": "bigint"},
+        keyed=True,
+    ),
+    Refused(
+        "full join",
+        lambda df: _joined(df, "full"),
+        "FullOuter join.*streaming",
+        _as_told(lambda df: _joined(df, "left")),
+        gives=WORD,
+        repeats=True,
+    ),
+    Refused(
+        "left join of a table",
+        lambda df: by_key(df).join(df, F.col("k") == F.col("key"), "left"),
+        "LeftOuter join with a streaming DataFrame/Dataset on the right",
+        _as_told(lambda df: _joined(df, "inner")),
+        gives=WORD,
+        repeats=True,
+    ),
+    Refused(
+        "intersectAll",
+        lambda df: df.select("k").intersectAll(_keys(df)),
+        "Intersect All: .* write INTERSECT",
+        _as_told(lambda df: df.select("k").intersect(_keys(df))),
         gives={"k": "int"},
         alone=True,
         keyed=True,
     ),
     Refused(
-        "row_number",
-        lambda df: df.withColumn("nth", F.row_number().over(Window.partitionBy("k").orderBy("id"))),
-        "Window.*emit=.rows.*orderBy",
-        lambda df, uid: _numbered(df, "k", uid, "nth"),
-        lambda df: _batch_numbered(df, "k", "nth"),
-        gives={"nth": "bigint"},
+        "exceptAll",
+        lambda df: df.select("k").exceptAll(_keys(df)),
+        "Except All: .* write EXCEPT",
+        _as_told(lambda df: df.select("k").subtract(_keys(df))),
+        gives={"k": "int"},
+        alone=True,
         keyed=True,
     ),
     Refused(
-        "na.drop",
-        _inside(lambda df: df.na.drop(subset=["s"])),
-        r"Filter atleastnnonnulls.*drops.*dropna\(",
-        _as_told(lambda df: df.dropna(subset=["s"])),
-        lambda df: df.na.drop(subset=["s"]),
-        ("id", "s"),
-    ),
-    Refused(
-        "na.fill",
-        _inside(lambda df: df.na.fill(0, subset=["k", "__ckpt_tag"])),
-        "computes __ckpt_tag anew.*fillna",
-        _as_told(lambda df: df.na.fill(0, subset=["k"])),
-    ),
-    Refused(
-        "where",
-        _inside(lambda df: df.where("k > 0")),
-        "Filter.*drops.*__ckpt_ctl",
-        _as_told(_inside_both(lambda df: df.where((F.col("k") > 0) | _is_control(df)))),
-    ),
-    Refused(
-        "inner join",
-        _inside(lambda df: _join(df, "inner")),
-        r"Join Inner.*join\(static",
-        _as_told(lambda df: df.join(_static(df), F.col("k") == F.col("key"))),
-        lambda df: _join(df, "inner"),
-        gives=_WORD,
+        "recursive WITH",
+        _sql(_RECURSIVE),
+        "UnionLoop .* compute the recursion over a table and join it",
+        _as_told(lambda df: df.select("id").crossJoin(df.sparkSession.range(1, 4).selectExpr("cast(id as int) as d"))),
+        _sql(_RECURSIVE),
+        gives={"id": "bigint", "d": "int"},
+        alone=True,
         repeats=True,
     ),
     Refused(
-        "left join",
-        _inside(lambda df: _join(df, "left")),
-        r"Join LeftOuter.*join\(static",
-        _as_told(lambda df: df.join(_static(df), F.col("k") == F.col("key"), "left")),
-        lambda df: _join(df, "left"),
-        gives=_WORD,
-        repeats=True,
-    ),
-    Refused(
-        "cross join",
-        _inside(lambda df: df.crossJoin(_static(df))),
-        r"Join Cross.*join\(static",
-        _as_told(lambda df: df.crossJoin(_static(df))),
-        lambda df: df.crossJoin(_static(df)),
-        gives=_WORD,
-        repeats=True,
-    ),
-    Refused(
-        "aggregate",
-        _inside(lambda df: df.groupBy("k", *_CONTROL).count()),
-        "Aggregate.*groupBy.*aggregate",
-        lambda df, uid: _numbered(df, "k", uid, "nth"),
-        lambda df: _batch_numbered(df, "k", "nth"),
-        gives={"nth": "bigint"},
-        keyed=True,
-    ),
-    Refused(
-        "union",
-        _inside(lambda df: df.union(df)),
-        "Union.*stream.union",
-        _as_told(lambda df: df.union(df)),
-        repeats=True,
-    ),
-    Refused(
-        "mapInPandas",
-        _inside(lambda df: df.select("id", *_CONTROL).mapInPandas(odd_ids_in_pandas, _ID_AND_CONTROL)),
-        "MapInPandas.*drops",
-        _as_told(lambda df: df.select("id").mapInPandas(odd_ids_in_pandas, "id bigint")),
+        "script",
+        _sql("SELECT TRANSFORM(id) USING 'cat' AS (id bigint) FROM v"),
+        "ScriptTransformation .* write mapInArrow",
+        _as_told(lambda df: df.select("id").mapInArrow(keep_all, "id bigint")),
         gives={"id": "bigint"},
         alone=True,
     ),

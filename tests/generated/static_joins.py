@@ -7,16 +7,13 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.api.dataframe import CkptDataFrame
-
-
-def session_of(df: Any) -> Any:
-    return df._session.spark if isinstance(df, CkptDataFrame) else df.sparkSession
-
 
 def words(df: Any, schema: str = "k int, word string") -> Any:
     rows = [(0, "zero"), (2, "two"), (2, "two again"), (9, "nine"), (None, "nothing"), (7, None)]
-    return session_of(df).createDataFrame(rows, schema)
+    return df.sparkSession.createDataFrame(rows, schema)
+
+
+WORD = {"key": "int", "word": "string"}
 
 
 def by_key(df: Any) -> Any:
@@ -25,7 +22,7 @@ def by_key(df: Any) -> Any:
 
 def pairs(df: Any) -> Any:
     rows = [(0, 0.0), (1, -0.0), (2, float("nan")), (None, 1.5), (1, None)]
-    return session_of(df).createDataFrame(rows, "k int, d double").withColumn("found", F.lit("yes"))
+    return df.sparkSession.createDataFrame(rows, "k int, d double").withColumn("found", F.lit("yes"))
 
 
 def conditioned(how: str, *conditions: Callable[[Any, Any], Any]) -> list[Callable[[Any], Any]]:

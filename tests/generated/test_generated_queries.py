@@ -9,12 +9,15 @@ from __future__ import annotations
 import itertools
 import random
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from spark_ckpt.plan.analysed._nodes import plan_class
+from spark_ckpt.plan.analysed.translate import HANDLERS
 from tests.generated.lab import Lab
-from tests.generated.queries import FILTERS, GROUPS, JOINS, ROWS, TIMES, QueryMaker
+from tests.generated.queries import FILTERS, GROUPS, JOINS, ROWS, TEXTS, TEXTS_OF_GROUPS, TIMES, QueryMaker
 from tests.generated.query_checks import check_queries, made_sides, shrunk
 from tests.generated.query_joins import IN_SQL
 from tests.generated.test_generated_chains import SEED, SOAKED, Tally
@@ -30,7 +33,7 @@ METHODS = [
     *("scalar", "session_window", "sql", "struct", "subtract", "summary", "union", "unionByName", "where", "window"),
     *("window_time", "withWatermark"),
 ]
-TEXTS = (
+SHOWN = (
     "WHERE",
     "GROUP BY",
     "CUBE",
@@ -41,7 +44,22 @@ TEXTS = (
     "LATERAL explode",
     "UNION ALL",
 )
-TEXTS += (" IN (SELECT", "NOT EXISTS (SELECT", "(SELECT max", "WITH q", "LEFT JOIN", "EXCEPT", "ORDER BY", "DISTINCT")
+SHOWN += (
+    " IN (SELECT",
+    "NOT EXISTS (SELECT",
+    "(SELECT max",
+    "WITH q",
+    "LEFT JOIN",
+    "EXCEPT",
+    "ORDER BY",
+    "DISTINCT",
+    "|>",
+    "PIVOT",
+    "INTERSECT",
+    "FILTER (",
+    "NATURAL JOIN",
+    "LEFT JOIN LATERAL",
+)
 
 
 @pytest.mark.soak
@@ -66,13 +84,23 @@ def test_many_random_queries_give_what_they_give_in_spark(lab: Lab) -> None:
 
 
 @pytest.mark.soak
+def test_many_sql_texts_give_what_they_give_in_spark(lab: Lab) -> None:
+    tally = Tally()
+    for seed in itertools.islice(itertools.count(SEED * 1000), max(1, SOAKED // 80)):
+        for kind, count in ((TEXTS, 16), *[(TEXTS_OF_GROUPS, 1)] * 4):
+            made = (seed * 5 + tally.chains % 20, kind, count)
+            tally.count(count, lambda made=made: check_queries(lab.spark, lab.folder, *made))  # type: ignore[misc]
+    assert not tally.wrong, "\n\n".join(tally.wrong)
+
+
+@pytest.mark.soak
 def test_every_operation_is_in_a_query_that_spark_takes(lab: Lab) -> None:
     plain, steps = made_sides(lab.spark, lab.folder / "every", random.Random(1)).plain, list[str]()
     for seed, kind in itertools.product(range(150), (ROWS, GROUPS, TIMES)):
         steps += QueryMaker(f"{seed}/{kind}", plain).query(kind).steps
     whole = "\n".join(steps)
     assert [name for name in METHODS if f".{name}(" not in whole and f"{name}(" not in whole] == []
-    assert [text for text in TEXTS if text not in whole] == []
+    assert [text for text in SHOWN if text not in whole] == []
 
 
 STREAM = r"(\.join\((other|third|df)|sql\(df.*=(other|third)\()"
@@ -131,11 +159,19 @@ def test_other_errors_than_sparks_are_told() -> None:
     assert differing(spark, ValueError("here: [UNRESOLVED_COLUMN] k"), "append", False) is None
 
 
-DEFECTS = {
-    "late rows are kept": ("withWatermark", lambda true: lambda df, c, _: true(df, c, "100 days")),
-    "a filter is lost": ("where", lambda true: lambda df, _: df),
-    "a set is left out": ("groupingSets", lambda true: lambda df, sets, *cols: true(df, sets[:-1], *cols)),
+DEFECTS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
+    "late rows are kept": ("withWatermark", "watermark", lambda true: lambda walk, node: walk.rows(node.child())),
+    "a filter is lost": ("where", "filter", lambda true: lambda walk, node: walk.rows(node.child())),
+    "a set is left out": ("groupingSets", "expand", lambda true: lambda walk, node: true(walk, without_last(node))),
 }
+"""What is wrong -> the method that shows it, and the translation of its node, broken."""
+
+
+def without_last(node: Any) -> Any:
+    """An ``Expand`` without its last projection."""
+    return plan_class("Expand")(node.projections().dropRight(1), node.output(), node.child())
+
+
 HOURS = "F.window('t', '1 hour')"
 BROKEN = Query(
     (
@@ -151,12 +187,10 @@ BROKEN = Query(
 @pytest.mark.soak
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_is_shown_in_a_short_query(lab: Lab, monkeypatch: pytest.MonkeyPatch, defect: str) -> None:
-    from spark_ckpt.api.dataframe import CkptDataFrame
-
     sides = made_sides(lab.spark, lab.folder / defect.replace(" ", "-"), random.Random(1))
     assert sides.difference([BROKEN]) is None
-    method, broken = DEFECTS[defect]
-    monkeypatch.setattr(CkptDataFrame, method, broken(getattr(CkptDataFrame, method)))
+    method, handler, broken = DEFECTS[defect]
+    monkeypatch.setitem(HANDLERS, handler, broken(HANDLERS[handler]))
     small = shrunk(BROKEN, lambda query: sides.difference([query]))
     assert method in repr(small)
     assert len(small.steps) < len(BROKEN.steps)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_ckpt.api import dataframe
-from spark_ckpt.plan.columns import ordered
+from spark_ckpt.plan.analysed.translate import HANDLERS
 from tests.generated.bundles import blamed, check_chains, rows_of
 from tests.generated.chains import APPEND, Chain, Maker
 from tests.generated.lab import Lab
@@ -55,13 +54,19 @@ def test_of_many_chains_the_one_to_blame_is_found() -> None:
     assert [c.number for c in blamed(chains, lambda some: len(some) > 6)] == [0]
 
 
-def swapping(df: Any, columns: Any) -> Any:
-    """A product that mixes up two columns of one type behind each operation."""
-    made, names = ordered(df, columns), list(columns)
+def swapping(walk: Any, node: Any) -> Any:
+    """A translation of projections that mixes up two columns of one type."""
+    made = HANDLED(walk, node)
+    names = list(made.schema.names)
     if {"s", "t"} <= set(names):
-        mixed = {"s": "t", "t": "s"}
-        return made.selectExpr(*[f"`{mixed.get(c, c)}` as `{c}`" for c in made.columns])
+        s, t = names.index("s"), names.index("t")
+        mixed = list(made.attributes)
+        mixed[s], mixed[t] = mixed[t], mixed[s]
+        return replace(made, attributes=tuple(mixed))
     return made
+
+
+HANDLED = HANDLERS["projection"]
 
 
 def test_what_ended_a_query_is_told_where_its_error_has_no_words() -> None:
@@ -76,7 +81,7 @@ def test_columns_that_are_swapped_are_noticed_and_shown_in_one_step(lab: Lab, mo
     chains = [replace(chain_of(*LONG.operations), columns={"id": "bigint", "s": "string", "t": "string", "y": "int"})]
     chains.append(replace(bystander, columns={"id": "bigint", "n": "int"}))
     check_chains(lab, "whole", chains, rows_of(1, {}), True)
-    monkeypatch.setattr(dataframe, "ordered", swapping)
+    monkeypatch.setitem(HANDLERS, "projection", swapping)
     with pytest.raises(AssertionError) as found:
         check_chains(lab, "broken", chains, rows_of(1, {}), True)
     *_, shortest = str(found.value).split("The shortest chain that fails:\n")
@@ -87,7 +92,7 @@ def test_columns_that_are_swapped_are_noticed_and_shown_in_one_step(lab: Lab, mo
 
 
 def chain_with(form: Refused, number: int) -> Chain:
-    """Some random operations, one of Spark's that could lose a barrier, and some more operations."""
+    """Some random operations, one that is refused, and some more operations."""
     for attempt in range(1000):
         maker = Maker(attempt, number, APPEND)
         maker.forms = (form,)
@@ -97,7 +102,7 @@ def chain_with(form: Refused, number: int) -> Chain:
     raise AssertionError(f"no chain takes {form}")
 
 
-def test_steps_that_could_lose_a_barrier_are_refused_wherever_they_stand(lab: Lab) -> None:
+def test_what_a_stream_cannot_have_is_refused_wherever_it_stands(lab: Lab) -> None:
     """Each of them asserts it when it is applied to a stream."""
     folder = lab.folder / "refused" / "in"
     write_batches(folder, rows_of(1, {}), 1)

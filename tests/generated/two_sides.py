@@ -71,10 +71,10 @@ class Side:
         for name, frame in views.items():
             frame.createOrReplaceTempView(name)
         try:
-            return self.reader.sql(text)
+            return self.spark.sql(text)
         finally:
             for name in views:
-                (self.reader if self.reader is not self.spark else self.spark.catalog).dropTempView(name)
+                self.spark.catalog.dropTempView(name)
 
     def step(self, df: Any, text: str) -> Any:
         names = {"df": df, "F": F, "spark": self.spark, "static": self.static, "sql": self.sql}

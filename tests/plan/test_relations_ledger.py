@@ -31,4 +31,4 @@ def test_the_ledger_has_a_row_of_each_node_that_a_relation_becomes() -> None:
 def test_what_connect_has_no_handler_for_is_known() -> None:
     """A handler that gets another name in the ledger would be missing here without a word."""
     asked = {entry_of(node).by for node in NODES.values() if entry_of(node).how is not How.REFUSED}
-    assert asked - set(HANDLERS) == {"spark stream"}
+    assert asked - set(HANDLERS) == set()

@@ -96,16 +96,6 @@ def sessions(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[p
     yield pd.DataFrame({"operator": ["sessions"], "key": [key[0]], "n": [n], "value": [str(least)]})
 
 
-def under(uid: str, make: Callable[..., Any]) -> Any:
-    """What ``make`` gives, by a method with a parameter ``uid``, or by PySpark's own and then a mark."""
-    try:
-        return make(uid=uid)
-    except TypeError:
-        from spark_ckpt.plan.analysed.uids import with_uid
-
-        return with_uid(make(), uid)
-
-
 def _told(df: Any, operator: str, key: Any, n: Any, value: Any) -> Any:
     columns = F.lit(operator).alias("operator"), key.alias("key"), n.alias("n"), value.cast("string").alias("value")
     return df.select(*columns)
@@ -116,18 +106,17 @@ def updated(rows: Any) -> Any:
     totals = rows.where("v % 7 <> 0").groupBy("k")
     values = F.sum("v"), F.avg("v"), F.max("at"), F.count_distinct("v"), F.array_sort(F.collect_set(F.col("v") % 4))
     named = [c.alias(f"c{i}") for i, c in enumerate(values)]
-    counted = totals
-    totals = under("totals", lambda **uid: counted.agg(F.count("*").alias("n"), *named, **uid))
+    totals = totals.agg(F.count("*").alias("n"), *named).uid("totals")
     text = F.concat_ws(" ", *(F.col(f"c{i}").cast("string") for i in range(len(values))))
     distinct = rows.selectExpr("k", "v % 10 AS digit").dropDuplicates(["k", "digit"])
     of_digits = F.count("*").alias("n"), F.sum(F.ascii("k")).alias("s")
-    digits = under("digits", lambda **uid: distinct.groupBy("digit").agg(*of_digits, **uid))
+    digits = distinct.groupBy("digit").agg(*of_digits).uid("digits")
     grouped = rows.groupBy("k")
     return (
         _told(totals, "totals", F.col("k"), F.col("n"), text)
         .union(_told(digits, "digits", F.col("digit").cast("string"), F.col("n"), F.col("s")))
         .union(grouped.applyInPandasWithState(sessions, OUT, "n long, least long", "update", "NoTimeout"))
-        .union(under("seen", lambda **uid: grouped.transformWithStateInPandas(Seen(), OUT, "update", "None", **uid)))
+        .union(grouped.transformWithStateInPandas(Seen(), OUT, "update", "None").uid("seen"))
     )
 
 
@@ -147,8 +136,7 @@ def appended(rows: Any) -> Any:
 
 
 def top(rows: Any) -> Any:
-    grouped = rows.groupBy("k")
-    return under("top", lambda **uid: grouped.topN(2, F.desc("v"), rank="r", **uid))
+    return rows.groupBy("k").topN(2, F.desc("v"), rank="r").uid("top")
 
 
 MODES = {"updated": "update", "appended": "append", "top": "append"}

@@ -18,6 +18,8 @@ from pyspark.sql import functions as F
 
 import spark_ckpt
 from spark_ckpt.errors import CkptError
+from spark_ckpt.plan.analysed._nodes import analysed
+from spark_ckpt.plan.analysed.leaves import streams_of
 from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.testing.sink_harness import context, permit, stage_table
@@ -317,7 +319,8 @@ def test_a_table_of_the_catalog_is_a_stream_by_its_name(spark: SparkSession, tmp
     )
     reader = spark_ckpt.enable(spark).readStream
     found = reader.option("startingVersion", 0).table("by_name")
-    (source,) = found._lineage.sources
+    ((_, stream),) = streams_of(analysed(found))
+    (source,) = stream.lineage.sources
     assert (source.inner, source.options["path"]) == ("delta", f"{tmp_path}/a b")
     assert found.schema.simpleString() == "struct<id:bigint,day:date>"
     assert found.schema == spark.readStream.table("by_name").schema

@@ -155,6 +155,12 @@ def ordered(rows: Any) -> list[tuple[Any, ...]]:
     return sorted(same, key=lambda row: tuple(repr(value) for value in row))
 
 
+def named(df: Any, uid: str) -> Any:
+    """``df.uid(uid)``, where it is of a stream of ours; others, as the batch that it is compared with, have no uids."""
+    asked = getattr(df, "uid", None)  # a column to Spark Connect's client, where there is no stream of ours
+    return asked(uid) if callable(asked) else df
+
+
 def batches_of_spark(df: Any, folder: Path, mode: str = "append") -> list[list[Any]]:
     """What Spark's own stream ``df`` puts out with each batch of what is there, at checkpoint location ``folder``."""
     seen: list[list[Any]] = []

@@ -6,7 +6,6 @@ together in one. Exits with 1 if something came out wrong.
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -176,7 +175,11 @@ class Orders:
         data.add(*rows)
         self.spark, self.folder, self.ckpt = spark, folder, spark_ckpt.enable(spark)
         self.read = lambda: spark.read.schema(SCHEMA).parquet(str(data.folder))
+        self.data = data
         self.stream: Any = data.stream(self.ckpt)
+
+    def copied(self) -> Any:
+        return self.data.stream(self.ckpt, uid="copied")
 
     def run(self, df: Any, name: str, mode: str) -> list[tuple[Any, ...]]:
         path = str(self.folder / name)
@@ -219,6 +222,10 @@ def order_and_limit(orders: Orders) -> None:
     assert orders.run(best, "best", "complete") == [("b", 33.0), ("c", 39.0)]
 
 
+def _timed(df: Any) -> Any:
+    return df.withWatermark("at", "1 minute")
+
+
 def uids_and_refusals(orders: Orders) -> None:
     stream = orders.stream
     totals = stream.groupBy("k").agg(F.sum("v").alias("s")).uid("totals")
@@ -228,7 +235,7 @@ def uids_and_refusals(orders: Orders) -> None:
         stream.where("v > 1").uid("totals")
     with pytest.raises(TopologyError, match="totals"):
         translated(orders.ckpt, totals.union(stream.groupBy("k").agg(F.max("v")).uid("totals")))
-    with pytest.raises(InvalidInputError, match=r"Offset: .* row_number\(\) and a filter"):
+    with pytest.raises(InvalidInputError, match=r"Offset .* row_number\(\) and a filter"):
         translated(orders.ckpt, stream.offset(3))
     with pytest.raises(InvalidInputError, match=r"createOrReplaceTempView\('orders'\): .* write it with methods"):
         stream.createOrReplaceTempView("orders")
@@ -238,6 +245,13 @@ def uids_and_refusals(orders: Orders) -> None:
     for refused in (stream.collect, stream.where("v > 1").persist, stream.toPandas):
         with pytest.raises(AnalysisException, match="Queries with streaming sources must be executed"):
             refused()
+    timed, other = _timed(stream), _timed(orders.copied())
+    for refused, said in [
+        (timed.join(other, ["k", "at"], "right").where(timed["k"].isNull()), "k: a join by names shows it once"),
+        (timed.join(other, "k").where(other["v"] > 1), "Filter: Spark puts .* in front of withWat"),
+    ]:
+        with pytest.raises(InvalidInputError, match=said):
+            orders.ckpt.check(refused, "append")
     with pytest.raises(InvalidInputError, match="row_number"):
         translated(orders.ckpt, stream.select(F.expr("row_number() OVER (PARTITION BY k ORDER BY v)")))
 
@@ -268,7 +282,6 @@ CHECKS = (rows_of_every_relation, state_of_functions, order_and_limit, uids_and_
 
 
 def main(folder: str, *names: str) -> int:
-    os.environ["SPARK_CKPT_FRONT_DOOR"] = "spark"
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     builder = SparkSession.builder.remote("local[2]")
     for key, value in {**CONFS, "spark.ckpt.cache.dir": f"{folder}/cache", "spark.ckpt.dir": f"{folder}/jobs"}.items():

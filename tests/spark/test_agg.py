@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError, TopologyError
 from spark_ckpt.plan._aggregate_kinds import KINDS, REFUSED
-from tests.spark.conftest import Input, Job, ordered
+from tests.spark.conftest import Input, Job, named, ordered
 
 NewInput = Callable[[str, str], Input]
 
@@ -168,35 +168,32 @@ def test_every_expression_is_sparks(spark, ckpt, job, new_input, chaining, expre
 
     def query(df: Any) -> Any:
         grouped = df.groupBy("k", (F.col("g") % 2).alias("odd"))
-        return grouped.agg(*expressions(), **_uid(df, "all"))
+        return named(grouped.agg(*expressions()), "all")
 
     ours, theirs, _ = _both(spark, ckpt, new_input, query)
     assert [(f.name, f.dataType) for f in ours.schema] == [(f.name, f.dataType) for f in theirs.schema]
     assert _newest(job, ours, "k,odd") == ordered(tuple(row) for row in theirs.collect())
 
 
-def _uid(df: Any, uid: str = "all") -> dict[str, str]:
-    """What only ours take."""
-    return {"uid": uid} if hasattr(type(df), "transformSpark") else {}
-
-
 FORMS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "count": ("k", lambda df: df.groupBy("k").count(**_uid(df))),
-    "sum of all numbers": ("k", lambda df: df.groupBy("k").sum(**_uid(df))),
-    "max of two": ("k", lambda df: df.groupBy("k").max("a", "d", **_uid(df))),
-    "avg": ("k", lambda df: df.groupBy("k").avg("a", **_uid(df))),
-    "a dict": ("k", lambda df: df.groupBy("k").agg({"*": "count", "a": "max", "d": "sum"}, **_uid(df))),
-    "over everything": ("n", lambda df: df.agg(F.count("*").alias("n"), F.max("a").alias("most"), **_uid(df))),
-    "the key's own column": ("low", lambda df: df.groupBy(F.lower("k").alias("low")).agg(F.max("k"), **_uid(df))),
-    "a key as what it reads": ("k", lambda df: df.groupBy("k").agg(F.max("k").alias("same"), F.count("k"), **_uid(df))),
-    "a key named as a column": ("a", lambda df: df.groupBy((F.col("a") % 2).alias("a")).agg(F.sum("a"), **_uid(df))),
-    "one sum twice": ("k", lambda df: df.groupBy("k").agg(F.sum("a"), F.sum("a").alias("again"), **_uid(df))),
-    "another case": ("K", lambda df: df.groupBy("K").agg(F.sum("A").alias("N"), **_uid(df))),
+    "count": ("k", lambda df: named(df.groupBy("k").count(), "all")),
+    "sum of all numbers": ("k", lambda df: named(df.groupBy("k").sum(), "all")),
+    "max of two": ("k", lambda df: named(df.groupBy("k").max("a", "d"), "all")),
+    "avg": ("k", lambda df: named(df.groupBy("k").avg("a"), "all")),
+    "a dict": ("k", lambda df: named(df.groupBy("k").agg({"*": "count", "a": "max", "d": "sum"}), "all")),
+    "over everything": ("n", lambda df: named(df.agg(F.count("*").alias("n"), F.max("a").alias("most")), "all")),
+    "the key's own column": ("low", lambda df: named(df.groupBy(F.lower("k").alias("low")).agg(F.max("k")), "all")),
+    "a key as what it reads": (
+        "k",
+        lambda df: named(df.groupBy("k").agg(F.max("k").alias("same"), F.count("k")), "all"),
+    ),
+    "a key named as a column": ("a", lambda df: named(df.groupBy((F.col("a") % 2).alias("a")).agg(F.sum("a")), "all")),
+    "one sum twice": ("k", lambda df: named(df.groupBy("k").agg(F.sum("a"), F.sum("a").alias("again")), "all")),
+    "another case": ("K", lambda df: named(df.groupBy("K").agg(F.sum("A").alias("N")), "all")),
     "behind it": (
         "m",
         lambda df: (
-            df.groupBy("k")
-            .agg(F.sum("a").alias("n"), **_uid(df))
+            named(df.groupBy("k").agg(F.sum("a").alias("n")), "all")
             .where("n > 2")
             .select((F.col("n") + 1).alias("m"), "k")
         ),
@@ -303,7 +300,7 @@ def test_another_expression_does_not_go_on_from_the_state(ckpt, job, new_input) 
 
 
 def test_every_aggregate_of_spark_is_there_or_refused_with_another_way(spark) -> None:  # type: ignore[no-untyped-def]
-    """As the registry of Spark has them, and docs/methods.md."""
+    """As the registry of Spark has them, and docs/aggregates.md."""
     registry = spark._jsparkSession.sessionState().functionRegistry()
     functions, known = registry.listFunction().iterator(), {*KINDS, *REFUSED, "grouping", "grouping_id"}
     infos = []
@@ -314,28 +311,30 @@ def test_every_aggregate_of_spark_is_there_or_refused_with_another_way(spark) ->
     assert len(aggregates) > 80
     assert not aggregates - known
     assert not {name for name, _ in infos if name.endswith("_agg")} - known
-    text = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
-    told = text.split("### Aggregate functions")[1].split("### Top-N")[0]
+    text = (Path(__file__).parents[2] / "docs/aggregates.md").read_text(encoding="utf-8")
+    told = text.split("## Aggregate functions")[1].split("## Top-N")[0]
     of_other_types = {name for name in REFUSED if name.endswith(("_integer", "_double", "_float"))}
     assert not {name for name in known - of_other_types if f"`{name}`" not in told}
 
 
-def test_what_cannot_be_kept_is_refused_when_it_is_built(ckpt, new_input) -> None:  # type: ignore[no-untyped-def]
+def test_what_cannot_be_kept_is_refused_before_a_start(ckpt, new_input) -> None:  # type: ignore[no-untyped-def]
     grouped = new_input("in", SCHEMA).stream(ckpt).groupBy("k")
     for expression, why in (
         (F.histogram_numeric("a", F.lit(3)), "the aggregate histogram_numeric is not there.*width_bucket"),
         (F.expr("kll_sketch_agg_bigint(a)"), "the aggregate kll_sketch_agg_bigint is not there.*percentile_approx"),
         (F.expr("vector_sum(array(cast(a as float)))"), "the aggregate vector_sum is not there.*posexplode"),
         (F.expr("count_if(distinct t)"), r"the aggregate count_if\(DISTINCT ...\) cannot be kept"),
+        (F.max(F.struct("a", "a")), "which a keyed operator cannot keep, as a field's name comes twice in it"),
+        (F.first(F.parse_json("k")), "type variant, which a keyed operator cannot keep.*F.to_json"),
     ):
         with pytest.raises(InvalidInputError, match=why):
-            grouped.agg(expression).uid("x")
+            ckpt.check(grouped.agg(expression), "update")
     for nothing in ((), ("a",)):
         with pytest.raises(AssertionError, match="exprs"):
-            grouped.agg(*nothing).uid("x")
+            grouped.agg(*nothing)
     with pytest.raises(AnalysisException, match="MISSING_AGGREGATION"):
-        grouped.agg(F.col("a")).uid("x")
+        grouped.agg(F.col("a"))
     with pytest.raises(AnalysisException, match='"s" is not a numeric column'):
-        grouped.sum("s").uid("x")
+        grouped.sum("s")
     with pytest.raises(InvalidInputError, match="at least one key column"):
-        new_input("other", SCHEMA).stream(ckpt).groupBy().aggregate(n=agg.count()).uid("x")
+        new_input("other", SCHEMA).stream(ckpt).groupBy().aggregate(n=agg.count())

@@ -16,28 +16,30 @@ from pyspark.sql import functions as F
 
 from spark_ckpt import agg
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from tests.spark.conftest import DEADLINE_S, Input, Job, last_result, ordered
+from tests.spark.conftest import DEADLINE_S, Input, Job, last_result, named, ordered
 
 NewInput = Callable[[str, str], Input]
 BASE = datetime(2024, 3, 10, 12, tzinfo=timezone.utc)
 SCHEMA = "t timestamp, k string, v int"
 
 
-def _few(df: Any, **uid: str) -> Any:
+def _few(df: Any) -> Any:
     """Keys that have little: as rows arrive, they leave it again."""
-    return df.groupBy("k").agg(F.count("*").alias("n"), F.collect_set("v").alias("vs"), **uid).where("n < 3")
+    return named(df.groupBy("k").agg(F.count("*").alias("n"), F.collect_set("v").alias("vs")), "few").where("n < 3")
 
 
-def _windows(df: Any, **uid: str) -> Any:
+def _windows(df: Any) -> Any:
     window = F.window("t", "10 minutes")
-    counted = df.withWatermark("t", "1 minute").groupBy(window, "k").agg(F.sum("v").alias("s"), **uid)
+    counted = named(df.withWatermark("t", "1 minute").groupBy(window, "k").agg(F.sum("v").alias("s")), "windows")
     return counted.select(F.col("window.start").cast("long").alias("start"), "k", "s")
 
 
-def _sessions(df: Any, **uid: str) -> Any:
+def _sessions(df: Any) -> Any:
     """By a column, as no watermark says when they end."""
     rows = df.withColumn("s", F.session_window("t", "5 minutes")).where("v <> 25")
-    made = rows.groupBy("s", "k").agg(F.sum("v").alias("v"), F.collect_set("v").alias("vs"), **uid).orderBy("s", "k")
+    made = named(rows.groupBy("s", "k").agg(F.sum("v").alias("v"), F.collect_set("v").alias("vs")), "sessions").orderBy(
+        "s", "k"
+    )
     return made.select(
         F.col("s.start").cast("long").alias("start"), F.col("s.end").cast("long").alias("end"), "v", "vs"
     )
@@ -61,7 +63,7 @@ def test_each_checkpoint_replaces_the_rows_of_every_sink_and_may_leave_none(
     url, delta = f"sqlite:///{tmp_path}/x.db", f"{tmp_path}/delta"
 
     def run(**options: str) -> None:
-        rows = _few(made.stream(ckpt), uid="few").selectExpr("k", "n", "size(vs) AS vs")
+        rows = _few(made.stream(ckpt)).selectExpr("k", "n", "size(vs) AS vs")
         writer = rows.writeStream.format("memory").option("path", job.sink).queryName("job").outputMode("complete")
         writer = writer.alsoTo("sql", url=url, table="few").alsoTo("delta", path=delta, where="k = 'a'")
         writer = writer.alsoTo(lambda df, k: delivered.append(ordered(map(tuple, df.collect()))))
@@ -102,7 +104,7 @@ def test_the_result_is_that_of_spark_and_no_row_is_late(
         made.add((time, "a", minute), (time, None, 1), (time, f"k{minute // 2}", 1))
     theirs = ordered(last_result(query(made.spark_stream(spark)), tmp_path / "plain"))
     assert theirs
-    job.run(query(made.stream(ckpt), uid="q"), mode="complete")
+    job.run(query(made.stream(ckpt)), mode="complete")
     assert _sets(job.rows()) == _sets(theirs)
 
 
@@ -113,15 +115,15 @@ def test_a_query_of_windows_that_have_ended_keeps_those_it_has(
     made = new_input("in", SCHEMA)
     made.add((BASE, "a", 1))
     made.add((BASE + timedelta(minutes=9), "a", 2))
-    job.run(_windows(made.stream(ckpt), uid="w"), mode="update", keys="start,k")
+    job.run(_windows(made.stream(ckpt)), mode="update", keys="start,k")
     made.add((BASE + timedelta(hours=1), "a", 3))
     made.add((BASE + timedelta(hours=2), "a", 4))
     made.add((BASE + timedelta(minutes=1), "a", 5))
-    job.run(_windows(made.stream(ckpt), uid="w"), mode="complete", checkpointLocation=str(tmp_path / "elsewhere"))
+    job.run(_windows(made.stream(ckpt)), mode="complete", checkpointLocation=str(tmp_path / "elsewhere"))
     assert sorted(s for _, _, s in job.rows()) == [3, 4, 8]
 
 
-def _everything(df: Any, **uid: str) -> Any:
+def _everything(df: Any) -> Any:
     kept = (
         "count(*)",
         "count(v)",
@@ -135,7 +137,7 @@ def _everything(df: Any, **uid: str) -> Any:
     )
     in_families = ("collect_list(v)", "count(distinct v)", "percentile(v, 0.5)", "mode(v)")
     made = [F.expr(text).alias(f"a{i}") for i, text in enumerate((*kept, *in_families))]
-    return df.where("v > 10").agg(*made, **uid)
+    return named(df.where("v > 10").agg(*made), "everything")
 
 
 @pytest.mark.parametrize("mode", ["complete", pytest.param("update", marks=pytest.mark.soak)])

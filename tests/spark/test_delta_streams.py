@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.plan.analysed.translate import translated
 from tests.spark.conftest import DEADLINE_S, Job
 
 
@@ -88,5 +89,5 @@ def test_what_a_delta_stream_cannot_do_is_told_when_it_is_built(ckpt: Any, tmp_p
     with pytest.raises(ConfigError, match="expected a time such as"):
         ckpt.readStream.format("delta").option("startingTimestamp", "soon").load(str(tmp_path / "t"))
     later = ckpt.readStream.format("delta").option("startingTimestamp", "2000-01-01 00:00:00").load(str(tmp_path / "t"))
-    (source,) = later._lineage.sources
+    (source,) = translated(ckpt, later)._lineage.sources
     assert source.options["startingTimestamp"] == "2000-01-01T00:00:00-05:00", "the session is in New York"

@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.state import GroupState
 
-from tests.spark.conftest import DEADLINE_S, Input, Job, ordered, wait_until
+from tests.spark.conftest import DEADLINE_S, Input, Job, named, ordered, wait_until
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -76,12 +76,12 @@ def test_state_of_many_types_is_got_updated_and_removed_as_in_spark(
     data.add(("a", 5.0, "keep", noon), ("b", 6.0, "remove", noon), ("c", 7.0, "remove", noon))
     data.add(("a", 8.0, "again", _utc(1969, 1, 1)), ("b", 9.0, "again", None), (None, 10.0, "null", noon))
 
-    def query(df: Any, **uid: str) -> Any:
-        return df.groupBy("k").applyInPandasWithState(_ledger, OUT, STATE, "update", "NoTimeout", **uid)
+    def query(df: Any) -> Any:
+        return named(df.groupBy("k").applyInPandasWithState(_ledger, OUT, STATE, "update", "NoTimeout"), "query")
 
     expected = _through_spark(query(data.spark_stream(spark)), tmp_path / "plain", "update")
     assert len(expected) == 9
-    job.run(query(data.stream(ckpt), uid="ledger"))
+    job.run(query(data.stream(ckpt)))
     assert job.rows() == expected
 
 
@@ -118,16 +118,16 @@ def test_event_time_timeouts_and_late_rows_are_those_of_spark(
     data.add(("e", at(58)), ("f", at(61)))
     data.add(("late", at(2)), ("g", at(62)), ("late", at(54)))  # dropped
 
-    def query(df: Any, **uid: str) -> Any:
+    def query(df: Any) -> Any:
         grouped = df.withWatermark("t", "5 seconds").groupBy("k")
         state, out = "n long, until long", "k string, n long, until long, what string"
-        return grouped.applyInPandasWithState(_sessions, out, state, "append", "EventTimeTimeout", **uid)
+        return named(grouped.applyInPandasWithState(_sessions, out, state, "append", "EventTimeTimeout"), "query")
 
     expected = _through_spark(query(data.spark_stream(spark)), tmp_path / "plain", "append")
     closed = [row[0] for row in expected if row[3] == "closed, 0 rows"]
     assert closed == ["a", "b", "c"]
     assert "late" not in [row[0] for row in expected]
-    job.run(query(data.stream(ckpt), uid="sessions"))
+    job.run(query(data.stream(ckpt)))
     assert job.rows() == expected
 
 
@@ -149,10 +149,13 @@ def test_processing_time_timeouts_fire_without_new_rows_as_in_spark(
     data = new_input("in", "k string")
     data.add(("a",), ("b",), ("a",), ("stays",))
 
-    def query(df: Any, **uid: str) -> Any:
+    def query(df: Any) -> Any:
         grouped = df.groupBy("k")
-        return grouped.applyInPandasWithState(
-            _idle, "k string, n long, what string", "n long", "update", "ProcessingTimeTimeout", **uid
+        return named(
+            grouped.applyInPandasWithState(
+                _idle, "k string, n long, what string", "n long", "update", "ProcessingTimeTimeout"
+            ),
+            "query",
         )
 
     seen: list[tuple[Any, ...]] = []
@@ -162,7 +165,7 @@ def test_processing_time_timeouts_fire_without_new_rows_as_in_spark(
     wait_until(lambda: len(seen) >= 5, plain)
     plain.stop()
 
-    ours = job.start(query(data.stream(ckpt), uid="idle"), now=False, interval="100ms", initialDelay="0s")
+    ours = job.start(query(data.stream(ckpt)), now=False, interval="100ms", initialDelay="0s")
     wait_until(lambda: len(job.rows()) >= 5, ours)
     ours.stop()
     expected = [("a", 2, "busy"), ("a", 2, "idle"), ("b", 1, "busy"), ("b", 1, "idle"), ("stays", 1, "busy")]

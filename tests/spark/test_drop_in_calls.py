@@ -358,8 +358,7 @@ BATCHES: dict[str, Call] = {
 
 
 def _static(df: Any) -> Any:
-    session = df._session.spark if isinstance(df, spark_ckpt.CkptDataFrame) else df.sparkSession
-    return session.range(3)
+    return df.sparkSession.range(3)
 
 
 def _told(call: Call, df: Any, nullable: bool) -> Any:

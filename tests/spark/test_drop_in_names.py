@@ -12,15 +12,15 @@ import pandas as pd
 import pytest
 from deltalake import DeltaTable
 from pyspark import cloudpickle
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.durations import delay_ms
-from spark_ckpt.plan.event_time import event_times
-from spark_ckpt.plan.key_columns import Keys
-from tests.spark.conftest import Input, Job, ordered, rows_of_spark
+from spark_ckpt.plan._durations import delay_ms
+from spark_ckpt.plan._event_time import event_times
+from spark_ckpt.plan.analysed.translate import translated
+from tests.spark.conftest import Input, Job, named, ordered, rows_of_spark
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -56,18 +56,20 @@ def test_delays_are_read_as_spark_reads_them(spark: SparkSession) -> None:
             delay_ms(spark, wrong)
 
 
-def test_an_event_time_goes_where_its_column_goes(stream: Any) -> None:
+def test_an_event_time_goes_where_its_column_goes(ckpt: Any, stream: Any) -> None:
     df, data = stream
-    theirs = data.spark_stream(df._session.spark).withWatermark("t", "1 hour")
+    theirs = data.spark_stream(df.sparkSession).withWatermark("t", "1 hour")
     for change in EVENT_TIMES:
         assert event_times(change(df.withWatermark("t", "1 hour")).schema) == event_times(change(theirs).schema), change
     # A function of one's own may keep it, too.
     timed = df.withWatermark("t", "1 hour")
-    assert event_times(timed.mapInArrow(lambda b: b, "k string, t timestamp").schema)
+    assert event_times(translated(ckpt, timed.mapInArrow(lambda b: b, "k string, t timestamp")).schema)
     for gone in (timed.select("k"), timed.withColumn("t", F.lit("text")), timed.withColumn("t", F.current_timestamp())):
-        gone.groupBy("k").agg(F.count("*"))
+        ckpt.check(gone.groupBy("k").agg(F.count("*")), "update")
         with pytest.raises(InvalidInputError, match=r"(?s)Watermark must be specified.*up to groupBy.*behind the oper"):
-            gone.groupBy("k").applyInPandasWithState(_sees, "k string", "n long", "append", "EventTimeTimeout")
+            ckpt.check(
+                gone.groupBy("k").applyInPandasWithState(_sees, "k string", "n long", "append", "EventTimeTimeout")
+            )
 
 
 EVENT_TIMES: list[Callable[[Any], Any]] = [
@@ -84,35 +86,25 @@ EVENT_TIMES: list[Callable[[Any], Any]] = [
 ]
 
 
-def _keys(df: Any, *cols: Any) -> Keys:
-    return df.groupBy(*cols)._keys
-
-
-def test_keys_are_found_as_spark_finds_them(spark: SparkSession, stream: Any) -> None:
+@pytest.mark.parametrize("method", ["agg", "aggregate", "topN"])
+def test_keys_are_called_as_their_columns_however_they_are_written(ckpt: Any, stream: Any, method: str) -> None:
     df, _ = stream
-    for col in ["k", "K", "`K`", 1, F.col("K"), F.col("`k`"), df["k"]]:
-        assert (list(_keys(df, col).expressions), _keys(df, col).plain) == (["k"], True), col
-    assert list(_keys(df, "order id", 1).expressions) == ["order id", "k"]
-    assert _keys(df, "s.x").schema.simpleString() == "struct<x:int>"
-    assert not _keys(df, "s.x").plain
-    assert not _keys(df, F.lit("k")).plain
-    never_null = df.withColumn("one", F.lit(1))
-    assert _keys(never_null, "one").plain
-    assert _keys(never_null, F.col("one")).plain
-    assert not _keys(never_null, F.lit("one")).plain
-    for wrong in [0, 5, "nothing"]:
-        with pytest.raises(Exception, match=r"groupBy|nothing|INDEX_NOT_POSITIVE"):
-            df.groupBy(wrong)
-    spark.conf.set("spark.sql.caseSensitive", "true")
-    try:
-        with pytest.raises(Exception, match="K"):
-            df.groupBy("K")
-        with pytest.raises(AnalysisException, match="`T` cannot be resolved"):
-            df.withWatermark("T", "1 second")
-    finally:
-        spark.conf.unset("spark.sql.caseSensitive")
+    by_name = [["k"], ["K"], ["`K`"], [1], [F.col("K")], [F.col("`k`")], [df["k"]]]
+    for cols, keys in [*((cols, ["k"]) for cols in by_name), (["s.x"], ["x"])]:
+        grouped = df.groupBy(*cols)
+        made = {
+            "agg": lambda grouped=grouped: grouped.agg(F.count("*")),
+            "aggregate": lambda grouped=grouped: grouped.aggregate(n=agg.count()),
+            "topN": lambda grouped=grouped: grouped.topN(1, "t"),
+        }[method]()
+        (node,) = translated(ckpt, made)._lineage.operators
+        assert node.layout.key_schema.names == keys, cols
+
+
+def test_watermarks_name_columns_as_spark_finds_them(ckpt: Any, stream: Any) -> None:
     for name in ("t", "T", "`T`"):
-        assert df.withWatermark(name, "1 second")._lineage.watermarks[0].column == "t"
+        lineage = translated(ckpt, stream[0].withWatermark(name, "1 second"))._lineage
+        assert [w.column for w in lineage.watermarks] == ["t"]
 
 
 def test_keys_whose_names_differ_in_case_alone_are_two(
@@ -149,27 +141,27 @@ def _sees(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> I
 def test_keys_that_are_called_like_something_else_take_nobodys_place(
     spark: SparkSession, stream: Any, tmp_path: Path
 ) -> None:
-    """A key expression with a column's name, state fields with a key's, a name that Delta does not take.
-
-    Spark 4.2 cannot be asked: an expression in front of applyInPandasWithState is not found there, or its column taken.
-    """
+    """A key with a state field's name, a name that Delta does not take."""
     df, _ = stream
-    keys = [F.upper("k").alias("k"), "order id", F.col("s.x").alias("N")]
+    df, keys = df.withColumn("k", F.upper("k")).withColumn("N", F.col("s.x")), ["k", "order id", "N"]
     out, state = "k string, seen string, more long", "n long, `order id` string"
     job = Job(tmp_path)
     job.run(df.groupBy(*keys).applyInPandasWithState(_sees, out, state, "append", "NoTimeout").uid("u"))
     rows = [("a", 1, 5), ("b", 2, 5), ("a", 1, 6)]
-    seen = [str({"k": [k], "order id": [i], "s": [{"x": x}]}) for k, i, x in rows]
+    seen = [str({"k": [k.upper()], "order id": [i], "s": [{"x": x}], "N": [x]}) for k, i, x in rows]
     names = [str((k.upper(), str(i), str(x))) for k, i, x in rows]
     assert job.rows() == ordered([(name, saw, 1) for name, saw in zip(names, seen, strict=True)])
     table = DeltaTable(next(Path(spark.conf.get("spark.ckpt.dir")).glob("*/state/u")))
-    assert [f.name for f in table.schema().fields][:5] == ["k_key", "order_id_key", "N_key", "n", "order_id"]
+    assert [f.name for f in table.schema().fields][:5] == ["k", "order_id_key", "N_key", "n", "order_id"]
 
 
-def _by(df: Any, **uid: str) -> Any:
+def _by(df: Any) -> Any:
     keys = ["K", "`order id`", 2]
-    return df.groupBy(*keys).applyInPandasWithState(
-        _sees, "k string, seen string, more long", "k long, t string", "append", "NoTimeout", **uid
+    return named(
+        df.groupBy(*keys).applyInPandasWithState(
+            _sees, "k string, seen string, more long", "k long, t string", "append", "NoTimeout"
+        ),
+        "by",
     )
 
 
@@ -177,6 +169,6 @@ def test_a_query_with_such_names_is_that_of_spark(spark: SparkSession, stream: A
     df, data = stream
     seen = rows_of_spark(_by(data.spark_stream(spark).withWatermark("T", "interval 1 hour")), tmp_path / "plain")
     job = Job(tmp_path)
-    job.run(_by(df.withWatermark("T", "interval 1 hour"), uid="u"), job="names")
+    job.run(_by(df.withWatermark("T", "interval 1 hour")), job="names")
     assert job.rows() == ordered(seen)
     assert len(seen) == 2

@@ -19,7 +19,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.state import GroupState
 
-from tests.spark.conftest import Input, Job, ordered, rows_of_spark
+from tests.spark.conftest import Input, Job, named, ordered, rows_of_spark
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -73,9 +73,9 @@ def _batches(chance: random.Random, base: datetime, keys: int, batches: int) -> 
     return found
 
 
-def _query(df: Any, delay: str, **uid: str) -> Any:
+def _query(df: Any, delay: str) -> Any:
     grouped = df.withWatermark("t", delay).groupBy("k")
-    return grouped.applyInPandasWithState(_program, OUT, STATE, "append", "EventTimeTimeout", **uid)
+    return named(grouped.applyInPandasWithState(_program, OUT, STATE, "append", "EventTimeTimeout"), "query")
 
 
 def _plain(df: Any, folder: Path) -> list[tuple[Any, ...]]:
@@ -100,6 +100,6 @@ def test_random_programs_see_what_they_see_in_spark(
             data.add(*rows)
         expected += _plain(_query(data.spark_stream(spark), delay), tmp_path / "plain")
         options = {"interval": "1ms", "initialDelay": "0s", "checkpointLocation": str(tmp_path / f"location-{life}")}
-        job.run(_query(data.stream(ckpt), delay, uid="programs"), **options)
+        job.run(_query(data.stream(ckpt), delay), **options)
     assert sum("timed out at" in row[1] for row in expected) > 10
     assert job.rows() == ordered(expected)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_ckpt.plan.session_confs import all_confs
-from tests.spark.conftest import Input, Job, ordered, rows_of_spark
+from tests.spark.conftest import Input, Job, named, ordered, rows_of_spark
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -43,8 +43,8 @@ def _per_batch(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         yield pd.DataFrame({"k": frame["k"], "seen": ["ints"] * len(frame), "n": range(len(frame))})
 
 
-def _both(df: Any, **uid: str) -> list[Any]:
-    grouped = df.groupBy("k").applyInPandasWithState(_per_key, OUT, "n long", "append", "NoTimeout", **uid)
+def _both(df: Any) -> list[Any]:
+    grouped = named(df.groupBy("k").applyInPandasWithState(_per_key, OUT, "n long", "append", "NoTimeout"), "both")
     return [grouped, df.mapInPandas(_per_batch, OUT)]
 
 
@@ -57,7 +57,7 @@ def test_conversions_are_those_the_session_asks_for(
     spark.conf.set(PREFER, on)
     spark.conf.set(COERCE, on)
     try:
-        queries = zip(_both(data.spark_stream(spark)), _both(data.stream(ckpt), uid="u"), strict=True)
+        queries = zip(_both(data.spark_stream(spark)), _both(data.stream(ckpt)), strict=True)
         for n, (plain, ours) in enumerate(queries):
             expected = _outcome(_of_spark, tmp_path / f"plain-{n}", plain)
             assert _outcome(_of_job, tmp_path / f"ours-{n}", ours) == expected

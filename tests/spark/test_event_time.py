@@ -15,25 +15,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from tests.spark.conftest import DEADLINE_S, Input, Job, ordered, wait_until
+from tests.spark.conftest import DEADLINE_S, Input, Job, named, ordered, wait_until
 from tests.spark.test_windows import BASE, DELAY, SCHEMA, _batches, _flat, _plain
 
 NewInput = Callable[[str, str], Input]
 HOUR = timedelta(hours=1)
 
 
-def _uid(df: Any, uid: str) -> dict[str, str]:
-    """What only ours take."""
-    return {"uid": uid} if hasattr(type(df), "transformSpark") else {}
-
-
 def _windows(df: Any, *keys: Any, of: Any = "t", length: str = "10 minutes") -> Any:
-    return df.groupBy(F.window(of, length), *keys).agg(F.count("*").alias("n"), **_uid(df, "windows"))
+    return named(df.groupBy(F.window(of, length), *keys).agg(F.count("*").alias("n")), "windows")
 
 
 def _sessions(df: Any, gap: Any = "5 minutes", of: Any = "t") -> Any:
     counted = [F.count("*").alias("n"), F.max("v").alias("v"), F.avg("v").alias("mean")]
-    return df.groupBy("k", F.session_window(of, gap)).agg(*counted, **_uid(df, "sessions"))
+    return named(df.groupBy("k", F.session_window(of, gap)).agg(*counted), "sessions")
 
 
 def _kept(df: Any, gap: Any = "5 minutes") -> Any:
@@ -48,7 +43,7 @@ def _kept(df: Any, gap: Any = "5 minutes") -> Any:
         F.mode("v", deterministic=True).alias("often"),
         F.count("*").alias("n"),
     ]
-    return df.groupBy("k", F.session_window("t", gap)).agg(*made, **_uid(df, "sessions"))
+    return named(df.groupBy("k", F.session_window("t", gap)).agg(*made), "sessions")
 
 
 def _gap_of_row() -> Any:
@@ -58,19 +53,16 @@ def _gap_of_row() -> Any:
 
 
 def _again(df: Any, *keys: Any, of: Any, length: str = "30 minutes") -> Any:
-    return df.groupBy(*keys, F.window(of, length)).agg(
-        F.sum("n").alias("n"), F.count("*").alias("c"), **_uid(df, "again")
-    )
+    return named(df.groupBy(*keys, F.window(of, length)).agg(F.sum("n").alias("n"), F.count("*").alias("c")), "again")
 
 
 def _sliding(df: Any) -> Any:
-    return df.groupBy(F.window("t", "10 minutes", "4 minutes"), "k").agg(F.count("*").alias("n"), **_uid(df, "sliding"))
+    return named(df.groupBy(F.window("t", "10 minutes", "4 minutes"), "k").agg(F.count("*").alias("n")), "sliding")
 
 
 def _best(df: Any, *keys: Any, most: str = "n") -> Any:
     """Of windows as they are, by their column."""
-    uid = _uid(df, f"best of {most}")
-    return df.groupBy(*keys).agg(F.max(most).alias("most"), F.count("*").alias("rows"), **uid)
+    return named(df.groupBy(*keys).agg(F.max(most).alias("most"), F.count("*").alias("rows")), f"best of {most}")
 
 
 def _joined(df: Any, how: str) -> Any:
@@ -78,45 +70,50 @@ def _joined(df: Any, how: str) -> Any:
 
     def windows(key: str) -> Any:
         n = F.count("*").alias(f"n_{key}")
-        return df.groupBy(F.window("t", "10 minutes"), key).agg(n, **_uid(df, key))
+        return named(df.groupBy(F.window("t", "10 minutes"), key).agg(n), key)
 
     a, b = windows("k"), windows("v")
-    found = a.join(b, (a["window"] == b["window"]) & (a["n_k"] == b["n_v"]), how, **_uid(df, "join"))
+    found = named(a.join(b, (a["window"] == b["window"]) & (a["n_k"] == b["n_v"]), how), "join")
     return found.select(a["window"], "k", "n_k", "v")
 
 
 def _with_itself(df: Any, how: str = "left") -> Any:
     """Spark has the windows twice, too."""
     counts = _windows(df.where("v is null or v < 9"), "k")
-    return counts.join(counts.where("n > 0").withColumnRenamed("n", "m"), ["window", "k"], how, **_uid(df, "join"))
+    return named(counts.join(counts.where("n > 0").withColumnRenamed("n", "m"), ["window", "k"], how), "join")
 
 
 def _beside_itself(df: Any) -> Any:
     counts = _windows(df, "k").select(F.window_time("window").alias("at"), "k", "n")
     more = counts.where("k = 'a'").union(counts.union(counts))
-    return _again(more.dropDuplicates(["at", "k", "n"], **_uid(df, "once")), "k", of="at")
+    return _again(named(more.dropDuplicates(["at", "k", "n"]), "once"), "k", of="at")
 
 
 def _of_all_rows(df: Any) -> Any:
     """Spark has it in batches only: its streams want another key."""
-    return df.groupBy(F.session_window("t", "1 minute")).agg(F.sum("v"), F.count("*"), **_uid(df, "sessions"))
+    return named(df.groupBy(F.session_window("t", "1 minute")).agg(F.sum("v"), F.count("*")), "sessions")
 
 
 QUERIES: dict[str, Callable[[Any], Any]] = {
     "windows of sessions": lambda df: _again(_sessions(df), "k", of=F.window_time("session_window")),
     "sessions": _sessions,
-    "sessions with a name and expressions": lambda df: df.groupBy(
-        F.session_window("t", "3 minutes").alias("s"), F.upper("k").alias("u")
-    ).agg((F.sum("v") / F.count("*")).alias("x"), F.col("s").start.alias("begin"), **_uid(df, "sessions")),
-    "a column of sessions": lambda df: (
+    "sessions with a name and expressions": lambda df: named(
+        df.groupBy(F.session_window("t", "3 minutes").alias("s"), F.upper("k").alias("u")).agg(
+            (F.sum("v") / F.count("*")).alias("x"), F.col("s").start.alias("begin")
+        ),
+        "sessions",
+    ),
+    "a column of sessions": lambda df: named(
         df.withColumn("s", F.session_window("t", "5 minutes"))
         .groupBy(F.col("s").alias("z"), "k")
-        .agg(F.sum("v").alias("n"), F.max("s.end"), F.count("*").alias("c"), **_uid(df, "sessions"))
+        .agg(F.sum("v").alias("n"), F.max("s.end"), F.count("*").alias("c")),
+        "sessions",
     ),
-    "sessions of sessions": lambda df: (
+    "sessions of sessions": lambda df: named(
         _sessions(df, "3 minutes")
         .groupBy("session_window", F.col("n").alias("of"))
-        .agg(F.count("*").alias("n"), F.sort_array(F.collect_list("k")), **_uid(df, "again"))
+        .agg(F.count("*").alias("n"), F.sort_array(F.collect_list("k"))),
+        "again",
     ),
     "sessions with a gap a row": lambda df: _sessions(df, _gap_of_row()),
     "sessions of no length": lambda df: _sessions(df, "0 seconds"),
@@ -135,14 +132,14 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     ),
     "windows joined": lambda df: _joined(df, "left"),
     "windows joined inside": lambda df: _joined(df, "inner"),
-    "sessions of windows": lambda df: (
-        _windows(df, "k").groupBy(F.session_window("window", "10 minutes"), "k").agg(F.sum("n"), **_uid(df, "again"))
+    "sessions of windows": lambda df: named(
+        _windows(df, "k").groupBy(F.session_window("window", "10 minutes"), "k").agg(F.sum("n")), "again"
     ),
     "windows behind distinct rows": lambda df: _windows(
-        df.dropDuplicates(["k", "t"], **_uid(df, "once")), "k", length="7 minutes"
+        named(df.dropDuplicates(["k", "t"]), "once"), "k", length="7 minutes"
     ),
     "three in a row": lambda df: _again(
-        _windows(df.dropDuplicates(["t", "k", "v"], **_uid(df, "once")), "k", length="3 minutes"), of="window"
+        _windows(named(df.dropDuplicates(["t", "k", "v"]), "once"), "k", length="3 minutes"), of="window"
     ),
     "sessions that keep values": _kept,
     "windows joined with themselves": _with_itself,
@@ -151,7 +148,7 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
         _joined(df, "inner").withColumnRenamed("n_k", "n"), "k", of=F.window_time("window")
     ),
     "windows of their distinct rows": lambda df: _again(
-        _windows(df, "k").dropDuplicates(["window", "n"], **_uid(df, "once")), of="window"
+        named(_windows(df, "k").dropDuplicates(["window", "n"]), "once"), of="window"
     ),
     "sessions that keep values, with a gap a row": lambda df: _kept(df, _gap_of_row()),
 }
@@ -192,7 +189,7 @@ def test_what_is_joined_with_itself_again_and_again_is_what_a_batch_has(
     made.add(*((BASE + timedelta(minutes=3 * n), "ab"[n % 2], n) for n in range(12)))
 
     def asked(df: Any) -> Any:
-        counts = df.groupBy(F.window("t", "10 minutes"), "k").agg(F.count("*").alias("n"), **_uid(df, "counts"))
+        counts = named(df.groupBy(F.window("t", "10 minutes"), "k").agg(F.count("*").alias("n")), "counts")
         both = counts.join(counts, ["window"]).toDF("window", "k", "n", "kk", "m").where("k <= kk")
         return both.join(both.toDF("window", "p", "q", "r", "s"), ["window"]).where("k = p")
 
@@ -243,7 +240,7 @@ def test_distinct_aggregates_of_sessions_are_those_of_a_batch(
     made.add((BASE + 2 * HOUR, "a", 9))
 
     def asked(df: Any, found: list[Any]) -> Any:
-        return df.groupBy(F.session_window("t", "6 minutes"), "k").agg(*found, F.count("*"), **_uid(df, "sessions"))
+        return named(df.groupBy(F.session_window("t", "6 minutes"), "k").agg(*found, F.count("*")), "sessions")
 
     distinct = [F.count_distinct("v"), F.sum_distinct("v"), F.count_distinct("v", "t")]
     job.run(asked(made.stream(ckpt).withWatermark("t", "30 minutes"), distinct))
@@ -259,18 +256,18 @@ def test_distinct_aggregates_of_sessions_are_those_of_a_batch(
 
 def _of_times(df: Any) -> Any:
     found = [F.count("*").alias("n"), F.sum("v").alias("v"), F.sort_array(F.collect_set("v")), F.max("t").alias("t")]
-    return df.groupBy(F.col("t").alias("at"), "k").agg(*found, **_uid(df, "times"))
+    return named(df.groupBy(F.col("t").alias("at"), "k").agg(*found), "times")
 
 
 OF_TIMES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "append": (_of_times, "append"),
     "update": (_of_times, "update"),
-    "complete": (lambda df: df.groupBy("t").count(**_uid(df, "times")), "complete"),
+    "complete": (lambda df: named(df.groupBy("t").count(), "times"), "complete"),
     "windows behind": (
         lambda df: _again(_of_times(df).select("at", "n").where("n > 0"), of="at", length="10 minutes"),
         "append",
     ),
-    "of distinct rows": (lambda df: _of_times(df.dropDuplicates(["t", "v"], **_uid(df, "once"))), "append"),
+    "of distinct rows": (lambda df: _of_times(named(df.dropDuplicates(["t", "v"]), "once")), "append"),
 }
 
 
@@ -324,7 +321,7 @@ def test_what_spark_refuses_of_sessions_is_refused_with_a_way_that_works(ckpt: A
                 *["append"] * (start == "outputMode")
             )
     with pytest.raises(AnalysisException, match="cartesian product"):
-        marked.groupBy(F.session_window("t", "5 minutes"), F.window("t", "5 minutes"), "k")
+        marked.groupBy(F.session_window("t", "5 minutes"), F.window("t", "5 minutes"), "k").count()
     with pytest.raises(InvalidInputError, match="puts out rows of mode 'append'"):
         _sessions(marked).writeStream.outputMode("update")
     with pytest.raises(AnalysisException, match="windows of operator 'windows' are aggregated or joined"):
@@ -332,15 +329,15 @@ def test_what_spark_refuses_of_sessions_is_refused_with_a_way_that_works(ckpt: A
     with pytest.raises(AnalysisException, match="windows of operator 'k' are aggregated or joined"):
         _joined(marked, "inner").writeStream.outputMode("update")
     with pytest.raises(AnalysisException):
-        marked.groupBy(F.session_window("v", "5 minutes"), "k")
+        marked.groupBy(F.session_window("v", "5 minutes"), "k").count()
     twice = marked.withColumn("s", F.session_window("t", "5 minutes")).withColumn("r", F.col("s"))
     with pytest.raises(InvalidInputError, match="has to be the only one"):
-        twice.groupBy("s", "r")
-    with pytest.raises(InvalidInputError, match="cube of session windows"):
-        twice.cube("s", "k")
+        ckpt.check(twice.groupBy("s", "r").count())
+    with pytest.raises(InvalidInputError, match=r"cube, rollup .* of session windows"):
+        ckpt.check(twice.cube("s", "k").count())
     equal = twice.groupBy(F.col("s.start"), F.col("s.end")).count()
     assert equal.columns == ["start", "end", "count"]
-    equal.writeStream.outputMode("update")
+    ckpt.check(equal, "complete")
 
 
 # --- several streams ------------------------------------------------------------------------------------------------
@@ -391,13 +388,13 @@ def test_which_of_several_watermarks_counts_is_kept_from_the_first_start_on_as_i
 
 def _once_then_windows(one: Any, two: Any) -> Any:
     timed = one.withWatermark("t", "10 minutes").union(two.withWatermark("t", "5 minutes"))
-    return _windows(timed.dropDuplicates(["k", "t"], **_uid(one, "once")), "k")
+    return _windows(named(timed.dropDuplicates(["k", "t"]), "once"), "k")
 
 
 def _within_an_hour(one: Any, two: Any) -> Any:
     a, b = one.withWatermark("t", "10 minutes"), two.withWatermark("t", "5 minutes").withColumnRenamed("t", "u")
     near = (a["k"] == b["k"]) & b["u"].between(a["t"], a["t"] + F.expr("interval 1 hour"))
-    return a.join(b, near, **_uid(one, "join")).select(a["k"], "t", "u")
+    return named(a.join(b, near), "join").select(a["k"], "t", "u")
 
 
 def _told(query: Any) -> list[tuple[Any, ...]]:
@@ -515,9 +512,9 @@ def test_at_the_end_of_bounded_input_windows_behind_a_join_come_out_if_no_row_wa
     def asked(df: Any) -> Any:
         others = df.where("k = 'a'").select(F.col("v").alias("of"), F.col("t").alias("at"))
         near = F.expr("v = of AND at >= t AND at <= t + interval 4 minutes")
-        both = df.join(others, near, how, **_uid(df, "join"))
+        both = named(df.join(others, near, how), "join")
         counted = [F.count("*").alias("n"), F.count("of").alias("m")]
-        return both.groupBy(F.window("t", "10 minutes")).agg(*counted, **_uid(df, "windows"))
+        return named(both.groupBy(F.window("t", "10 minutes")).agg(*counted), "windows")
 
     def ours() -> list[Any]:
         job.run(asked(made.stream(ckpt).withWatermark("t", "5 minutes")), **options)

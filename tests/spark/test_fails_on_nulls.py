@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from spark_ckpt.api.dataframe import CkptDataFrame
 from tests.spark.conftest import DEADLINE_S, Input, Job, last_result, ordered, rows_of_spark, wait_until
 
 NewInput = Callable[[str, str], Input]
@@ -57,7 +56,7 @@ def query(df: Any) -> Any:
 
 def _joined(df: Any) -> Any:
     """With tables, by a look-up and by what each pair is asked, and with itself."""
-    spark = df._session.spark if isinstance(df, CkptDataFrame) else df.sparkSession
+    spark = df.sparkSession
     plus_one = F.udf(_one_more, LongType(), useArrow=False)
     words = spark.createDataFrame([(1, "one"), (2, "two")], "id long, word string")
     one = F.element_at(F.create_map("k", "v"), F.col("k"))

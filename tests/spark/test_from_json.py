@@ -16,11 +16,12 @@ from spark_ckpt.expressions.time_texts import TimeTexts
 from spark_ckpt.formats._json_decode import JsonDecoder
 from spark_ckpt.formats._json_plain import Rules
 from spark_ckpt.formats.formats import FormatSpec
-from spark_ckpt.plan.in_arrow import Stays, in_arrow
+from spark_ckpt.plan._in_arrow import Stays
 from spark_ckpt.sources._convert import arrow_schema
 from spark_ckpt.sources.ddl import parse_ddl
 from tests.formats.json_records import NASTY, SCHEMA
 from tests.generated.json_texts import JsonWriter
+from tests.spark.in_arrow import in_arrow
 
 OTHERWISE = ('{"s":1.10}', '{"s":[1, "x"]}', '{"s":{"a": [1, 2]}}')
 """In a column of strings, JSON that is no string stays as it is written; from_json writes it anew, 1.1 for 1.10."""

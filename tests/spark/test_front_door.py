@@ -19,12 +19,10 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError, TopologyError
-from spark_ckpt.plan.analysed.leaves import source_stream, stream_frame
 from spark_ckpt.plan.analysed.ledger import LEDGER, How
 from spark_ckpt.plan.analysed.translate import HANDLERS, translated
 from spark_ckpt.plan.analysed.uids import with_uid
 from spark_ckpt.plan.grouped_methods import aggregate, applyInArrowWithState, topN
-from spark_ckpt.plan.lineage import SourceNode
 from spark_ckpt.sinks import memory
 from tests.spark.conftest import DEADLINE_S, Input, ordered
 
@@ -52,6 +50,13 @@ PROGRAMS: dict[str, Made | str] = {
     "names twice": lambda o: o.select("k", F.col("v").alias("k")).toDF("k", "v").where("v < 9"),
     "aliases": lambda o: o.alias("a").select("a.k", F.col("a.v").alias("k")).drop("nothing").toDF("x", "y"),
     "aggregates": lambda o: o.groupBy("k").agg(F.sum(F.col("v") * F.col("id")) / F.count("*")),
+    "a key beside a column of its name": "SELECT b.k, max(a.k) FROM {o} a JOIN (SELECT id + 1 AS id, k FROM {o}) b "
+    "ON a.id = b.id GROUP BY b.k",
+    "a key beside a column stored so": lambda o: o.select(F.col("k").alias("w 1"), F.col("id").alias("w_1"))
+    .groupBy("w 1").agg(F.max("w_1")),
+    "a window beside a column of its start's name": lambda o: o.withColumn("window_start", F.col("id"))
+    .groupBy(F.upper("k"), F.window("at", "2 minutes")).agg(F.max("window_start").alias("m"))
+    .select(F.concat("upper(k)", "window.start"), "m"),
     "having": lambda o: o.groupBy(F.upper("k").alias("u")).agg(F.avg("v").alias("m"), F.max("id").alias("x"))
     .where("x > 3").select("u", "m"),
     "generators": lambda o: o.select("k", F.explode("xs").alias("x")).groupBy("k").agg(F.sum("x")),
@@ -140,9 +145,7 @@ ENDING: dict[str, Made | str] = {
 class Orders:
     def __init__(self, spark: SparkSession, ckpt: Any, data: Input) -> None:
         self.spark, self.ckpt = spark, ckpt
-        schema = spark.read.schema(SCHEMA).parquet(str(data.folder)).schema
-        source = SourceNode("files", {"path": str(data.folder), "fileFormat": "parquet"}, schema, None)
-        self.stream = stream_frame(source_stream(ckpt, source, schema))
+        self.stream = ckpt.readStream.schema(SCHEMA).parquet(str(data.folder))
         self.table = spark.read.schema(SCHEMA).parquet(str(data.folder))
         self.stream.createOrReplaceTempView("orders")
         self.table.createOrReplaceTempView("orders_table")
@@ -251,9 +254,7 @@ def test_rows_of_two_streams_wait_for_each_other(
     rows = [(i, "abc"[i % 3] if i else None, i * 1.5, BEGIN + timedelta(seconds=30 * i), []) for i in range(12)]
     for part in (rows[:7], rows[7:], [(99, "z", 0.0, BEGIN + hour, [])]):
         data.add(*part)
-    options = {"path": str(data.folder), "fileFormat": "parquet", "maxFilesPerTrigger": "1"}
-    schema = orders.stream.schema
-    stream = stream_frame(source_stream(orders.ckpt, SourceNode("files", options, schema, None), schema))
+    stream = orders.ckpt.readStream.option("maxFilesPerTrigger", 1).schema(SCHEMA).parquet(str(data.folder))
     stream.withWatermark("at", "1 minute").createOrReplaceTempView("ours")
     data.table(orders.spark).createOrReplaceTempView("theirs")
     ours, theirs = (
@@ -389,9 +390,9 @@ def test_rows_take_the_place_of_those_that_had_their_number(
     data = new_input("ranked", "id bigint, k string, v double")
     for batch in range(3):
         data.add(*((i, "ab"[i % 2], float(i * 37 % 101 - 40)) for i in range(batch * 9, batch * 9 + 9)))
-    options = {"path": str(data.folder), "fileFormat": "parquet", "maxFilesPerTrigger": "1", "discoveryInterval": "1ms"}
+    options = {"fileFormat": "parquet", "maxFilesPerTrigger": 1, "discoveryInterval": "1ms"}
     table = data.table(spark)
-    stream = stream_frame(source_stream(ckpt, SourceNode("files", options, table.schema, None), table.schema))
+    stream = ckpt.readStream.format("files").options(**options).schema(table.schema).load(str(data.folder))
     made: dict[str, DataFrame] = {}
     for name, df in (("stream", stream), ("table", table)):
         df.createOrReplaceTempView(name)
@@ -438,8 +439,14 @@ def test_a_uid_stands_behind_an_operator(orders: Orders) -> None:
 
 
 def test_what_the_ledger_refuses_is_told_with_a_way(orders: Orders) -> None:
-    with pytest.raises(InvalidInputError, match=r"Offset: .* row_number\(\) and a filter"):
+    with pytest.raises(InvalidInputError, match=r"Offset \(`offset`, .* row_number\(\) and a filter"):
         translated(orders.ckpt, orders.stream.offset(3))
+
+
+def test_a_refusal_says_where_the_operation_stands_in_a_sql_text(orders: Orders) -> None:
+    text = "SELECT k\nFROM (SELECT k FROM orders\n      LIMIT 5 OFFSET 3)"
+    with pytest.raises(InvalidInputError, match=r"Offset .*In the SQL text it is in line 3: LIMIT 5 OFFSET 3$"):
+        translated(orders.ckpt, orders.spark.sql(text))
 
 
 def test_every_handler_that_the_ledger_names_is_there() -> None:

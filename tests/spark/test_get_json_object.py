@@ -12,8 +12,9 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from spark_ckpt.formats.get_json_object import GetJsonObject
-from spark_ckpt.plan.in_arrow import Stays, in_arrow
+from spark_ckpt.plan._in_arrow import Stays
 from tests.generated.json_texts import NUMBERS, TEXTS, JsonWriter
+from tests.spark.in_arrow import in_arrow
 
 PATHS = (
     "$", "$.a", "$.a.b", "$['a']", "$['a b'].a", "$.a[0]", "$.a[1].b", "$[0]", "$[1][0]", "$.a[0][1]", "$.é", "$.A",

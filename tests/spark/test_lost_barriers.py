@@ -18,26 +18,24 @@ from tests.spark.test_plain_plugin import Plain
 NewInput = Callable[[str, str], Input]
 
 
-def test_a_barrier_that_a_step_loses_fails_the_query_and_the_mended_query_goes_on(
-    ckpt: Any, new_input: NewInput, job: Job
+def test_a_barrier_that_plain_spark_loses_fails_the_query_and_the_mended_query_goes_on(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
 ) -> None:
     data = new_input("in", "k string, v long")
     data.add(("a", 1), ("b", 2))
-    stream = data.stream(ckpt)
-    losing = stream.transformSpark(lambda df: df.where(_condition(df)))
-    query = job.start(losing)
-    with pytest.raises(
-        StreamingQueryException, match=r"(?s)barrier of checkpoint 1 .*files-0.*transformSpark.*test_lost"
-    ):
+    reader = spark.readStream.format("ckpt").option("source", "parquet")
+    stream = reader.options(path=str(data.folder), dir=str(tmp_path / "jobs"), job="job").load()
+    query = job.start(ckpt.wrap(stream.where(_condition())))
+    with pytest.raises(StreamingQueryException, match=r"(?s)barrier of checkpoint 1 .*files-0.*what ckpt\.wrap got"):
         query.awaitTermination(DEADLINE_S)
     assert job.rows() == []
     data.add(("c", 3))
-    query = job.run(stream)
+    query = job.run(ckpt.wrap(stream))
     assert job.rows() == [("a", 1), ("b", 2), ("c", 3)]
     assert [(c["id"], c["outcome"]) for c in query.checkpoints()] == [(1, "lost"), (2, "completed")]
 
 
-def _condition(df: Any) -> Any:
+def _condition() -> Any:
     """True for the control row of a preview (checkpoint 1, triggered in 1970), not for those that come."""
     return F.col("v").isNotNull() | (F.col("__ckpt_ctl") == F.lit(ev.encode(ev.Barrier(1, 1, 0))))
 

@@ -10,8 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_ckpt.errors import ControlColumnsError, InvalidInputError
-from spark_ckpt.types import TAG
 from tests.spark.conftest import Job, rows_of_spark
 from tests.spark.test_window_columns import NewInput
 
@@ -50,10 +48,15 @@ def test_rows_keep_their_columns_and_are_in_the_order_of_tasks(
     assert job.rows() == sorted((k, v + i, i) for k, v, i in theirs)
 
 
-def test_a_name_that_is_there_is_refused(ckpt: Any, new_input: NewInput) -> None:
-    rows = new_input("in", "k string, v int").stream(ckpt)
-    with pytest.raises(InvalidInputError, match="'k'"):
-        rows.zipWithIndex("k")
-    with pytest.raises(ControlColumnsError):
-        rows.zipWithIndex(TAG)
-    assert rows.isLocal() is False
+@pytest.mark.soak
+def test_a_number_may_be_called_as_another_column(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
+) -> None:
+    made = new_input("in", "k string, distributed_sequence_id int, t timestamp")
+    made.add(*(("a", i, AT) for i in range(3)))
+    ours, plain = (
+        df.coalesce(1).zipWithIndex("k").toDF("k", "v", "t", "n")
+        for df in (made.stream(ckpt), made.spark_stream(spark))
+    )
+    job.run(ours.drop("t"))
+    assert job.rows() == sorted(map(tuple, rows_of_spark(plain.drop("t"), tmp_path / "plain")))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
@@ -50,10 +50,10 @@ def test_observed_metrics_are_those_of_sparks_own_stream(
 
 def test_what_cannot_be_observed_is_refused_as_in_spark(ckpt: Any, new_input: NewInput) -> None:
     rows = new_input("input", "v long").stream(ckpt)
-    with pytest.raises(InvalidInputError, match="Observation does not support streaming Datasets"):
+    with pytest.raises(IllegalArgumentException, match="Observation does not support streaming Datasets"):
         rows.observe(Observation("m"), F.count("*"))
     with pytest.raises(InvalidInputError, match="first would see control rows"):
-        rows.observe("m", F.first("v").alias("v"))
+        ckpt.check(rows.observe("m", F.first("v").alias("v")))
     with pytest.raises(AnalysisException, match="INVALID_OBSERVED_METRICS"):
         rows.observe("m", F.col("v").alias("v"))
 

@@ -28,18 +28,18 @@ def _told(rows: Any) -> list[tuple[Any, ...]]:
     return [tuple("NaN" if v != v else v for v in row) for row in rows]
 
 
-def _sums(df: Any, **uid: str) -> Any:
-    return df.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("s"), **uid)
+def _sums(df: Any) -> Any:
+    return df.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("s"))
 
 
-def _first_of_sums(df: Any, **uid: str) -> Any:
+def _first_of_sums(df: Any) -> Any:
     """By two columns, one of which a projection leaves out; what follows works on each row."""
-    ordered = _sums(df, **uid).select("k", "s").orderBy(F.desc_nulls_first("s"), F.length("k"))
+    ordered = _sums(df).select("k", "s").orderBy(F.desc_nulls_first("s"), F.length("k"))
     return ordered.limit(4).where("k is null or k <> 'b'").withColumn("twice", F.col("s") * 2)
 
 
-def _by_number(df: Any, **uid: str) -> Any:
-    return _sums(df, **uid).select("k", "s").sort("n", 1, ascending=[0, 1])
+def _by_number(df: Any) -> Any:
+    return _sums(df).select("k", "s").sort("n", 1, ascending=[0, 1])
 
 
 def _add(made: Input) -> None:
@@ -53,7 +53,7 @@ def test_a_whole_result_comes_in_the_order_that_spark_gives_it(
 ) -> None:
     made, delivered, delta = new_input("in", SCHEMA), [], f"{tmp_path}/delta"
     _add(made)
-    writer = query(made.stream(ckpt), uid="sums").writeStream.outputMode("complete").queryName("job")
+    writer = query(made.stream(ckpt)).writeStream.outputMode("complete").queryName("job")
     writer = writer.format("memory").option("path", job.sink).alsoTo("delta", path=delta)
     writer = writer.alsoTo(lambda df, _: delivered.append(_told(df.collect())))
     assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
@@ -100,13 +100,13 @@ def test_behind_windows_a_limit_counts_those_that_end_and_in_mode_complete_those
 
 def test_what_has_no_order_is_refused_in_the_words_of_spark(ckpt: Any, new_input: NewInput) -> None:
     rows = new_input("in", SCHEMA).stream(ckpt)
-    sums = _sums(rows, uid="s")
+    sums = _sums(rows).uid("s")
     sorting = "Sorting is not supported on streaming DataFrames/Datasets, unless it is on aggregated"
     limits = "Limits are not supported on streaming DataFrames/Datasets in Update output mode"
     for df in (rows, rows.dropDuplicates(["k"]).uid("d"), sums.dropDuplicates(["n"]).uid("d")):
         for method in ("orderBy", "sort", "sortWithinPartitions"):
             with pytest.raises(InvalidInputError, match=sorting):
-                getattr(df, method)("k")
+                ckpt.check(getattr(df, method)("k"), "append")
     for df, mode, said in (
         (sums.orderBy("k"), "update", sorting),
         (sums.orderBy("k"), "append", sorting),

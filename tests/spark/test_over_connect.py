@@ -58,5 +58,4 @@ def test_all_cases_over_connect_are_those_of_spark(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
 def test_relations_of_connect_are_translated(tmp_path: Path) -> None:
-    """With the soak tests, as `enable` does not use that translation yet."""
     _over_connect(tmp_path, "-m", "tests.spark.relations_over_connect", str(tmp_path))

@@ -1,4 +1,4 @@
-"""``format("ckpt")`` without the wrapper: found by Spark without registration, exactly once across restarts."""
+"""``format("ckpt")`` alone: found by Spark without registration, exactly once across restarts."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_schema_without_the_control_columns_is_refused_and_the_told_one_works(
     assert plain.rows() == [(1,), (2,), (3,)]
 
 
-def test_a_readers_options_are_refused_by_load_as_those_of_the_wrapper_are(plain: Plain, ckpt: Any) -> None:
+def test_a_readers_options_are_refused_by_load_as_those_of_our_own_are(plain: Plain, ckpt: Any) -> None:
     for wrong in ({"pth": "x"}, {"source": "kafka"}, {"maxFilesPerTrigger": "0"}):
         own = {"format": "parquet", "path": "x", **wrong}
         with pytest.raises(CkptError) as told:

@@ -1,4 +1,4 @@
-"""A step whose plan could lose control rows is refused when it is built, and the way its message tells works."""
+"""A plan that could lose control rows is refused before it starts, and the way that its message tells works."""
 
 from __future__ import annotations
 
@@ -32,10 +32,13 @@ def _static(spark: SparkSession) -> Any:
     return spark.createDataFrame([("a", 10), ("a", 20), ("d", 30)], "key string, z int")
 
 
-def test_plans_that_drop_multiply_or_mix_control_rows_are_refused(spark: SparkSession, ckpt: Any, data: Input) -> None:
-    stream, static = data.stream(ckpt), _static(spark)
-    hour = F.window("t", "1 hour")
-    by_k = Window.partitionBy("k").orderBy("v")
+def test_plans_that_drop_multiply_or_mix_control_rows_are_not_wrapped(
+    spark: SparkSession, ckpt: Any, data: Input
+) -> None:
+    """What plain Spark did to a stream of ``format("ckpt")``."""
+    static = _static(spark)
+    reader = spark.readStream.format("ckpt").options(source="parquet", path=str(data.folder), job="wrapped")
+    stream = reader.option("dir", spark.conf.get("spark.ckpt.dir")).load()
     plain: list[tuple[Callable[[Any], Any], str]] = [
         (lambda df: df.join(static, df["k"] == static["key"]), r"Join Inner.*join\(static"),
         (lambda df: df.join(static, df["k"] == static["key"], "left"), r"Join LeftOuter.*join\(static"),
@@ -48,29 +51,29 @@ def test_plans_that_drop_multiply_or_mix_control_rows_are_refused(spark: SparkSe
         (lambda df: df.distinct(), "Deduplicate"),
         (lambda df: df.na.drop(), r"Filter atleastnnonnulls.*drops.*dropna"),
         (lambda df: df.where("v > 1"), "Filter.*drops"),
+        (lambda df: df.withColumn("w", F.window("t", "1 hour")), r"Filter isnotnull\(t.*drops.*withColumn"),
+        # A column that is not null on control rows either: what is tried is the row that really comes.
+        (lambda df: df.withColumn("x", F.lit("x")).where("x is null"), "Filter.*drops"),
         (lambda df: df.orderBy("k"), "Sort"),
         (lambda df: df.groupBy(df.columns).count(), "Aggregate"),
-        (lambda df: df.union(df), "Union.*stream.union"),
         (lambda df: df.mapInPandas(lambda frames: (f[f["v"] > 1] for f in frames), df.schema), "MapInPandas.*drops"),
-        (lambda df: static.selectExpr("*", "1L as __ckpt_tag", "binary('') as __ckpt_ctl"), "is missing"),
         (lambda df: df.na.fill(0), r"computes __ckpt_tag anew.*fillna"),
-    ]
-    steps: list[tuple[Callable[[], Any], str]] = [
-        (lambda: stream.transformSpark(lambda df: df.withColumn("w", hour)), r"Filter isnotnull\(t.*drops.*withColumn"),
-        (lambda: stream.withColumn("f", F.input_file_name()), r"input_file_name\(\) would be empty.*readStream\.spark"),
-        (lambda: stream.withColumn("n", F.row_number().over(by_k)), "Window.*orderBy"),
-        # A column that is not null on control rows either: what is tried is the row that really comes.
-        (
-            lambda: stream.withColumn("x", F.lit("x")).transformSpark(lambda df: df.where("x is null")),
-            "Filter.*drops",
-        ),
+        (lambda df: df.withColumn("f", F.input_file_name()), r"input_file_name\(\) would be empty"),
     ]
     for func, said in plain:
-        with pytest.raises(InvalidInputError, match=f"(?s)transformSpark.*{said}"):
-            stream.transformSpark(func)
-    for step, said in steps:
+        with pytest.raises(InvalidInputError, match=f"(?s)wrap.*{said}"):
+            ckpt.wrap(func(stream))
+
+
+def test_what_a_stream_has_not_is_refused_when_it_is_checked(ckpt: Any, data: Input) -> None:
+    stream = data.stream(ckpt)
+    by_k = Window.partitionBy("k").orderBy("v")
+    for df, said in (
+        (stream.withColumn("f", F.input_file_name()), r"input_file_name\(\) is asked for: it would be empty"),
+        (stream.withColumn("n", F.row_number().over(by_k)), r"row_number\(\) OVER .*n <= 3, or QUALIFY"),
+    ):
         with pytest.raises(InvalidInputError, match=f"(?s){said}"):
-            step()
+            ckpt.check(df)
 
 
 def _double(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
@@ -104,7 +107,7 @@ def test_python_functions_of_every_kind_are_called_for_data_rows_only(
     stream = stream.toDF("k", "v", "w", "x", "y", "seven", "z")
     stream = stream.withColumn("d", F.pandas_udf(_double, "long")("v"))
     stream = stream.withColumn("s", F.pandas_udf(_sum, "long")(F.struct("k", "v"), "v"))
-    stream = stream.transformSpark(lambda df: df.withColumn("p", F.pandas_udf(_pair, "k string, v long")("k", "v")))
+    stream = stream.withColumn("p", F.pandas_udf(_pair, "k string, v long")("k", "v"))
     first = stream.groupBy(F.udf(lambda k: k.upper(), "string")("k").alias("key"))
     job.run(stream.withColumn("p", F.col("p.k")))
     expected = [

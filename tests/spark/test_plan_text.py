@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_ckpt.plan.plan_text import (
+from spark_ckpt.plan._plan_text import (
     computed_control_column,
     joins_data_rows_only,
     keeps_control_rows,

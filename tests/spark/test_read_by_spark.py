@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.errors import ConfigError
 from tests.spark.conftest import Job, ordered, rows_of_spark
 
 FILES = {
@@ -178,7 +178,5 @@ def test_what_spark_must_not_do_here_or_does_not_know_is_refused(ckpt: Any, fold
             ConfigError, match=f"option {option}: only sources of spark_ckpt have it, .*multiLine of json"
         ):
             reader().option(option, "1").json(path)
-    with pytest.raises(InvalidInputError, match="_metadata: name the columns"):
-        ckpt.readStream.text(path).select(F.struct("*"), "_metadata")
     with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
         ckpt.readStream.text(path).select(F.max("value")).select("_metadata")

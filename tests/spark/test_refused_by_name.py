@@ -1,4 +1,4 @@
-"""What would come out as something else is refused when the DataFrame is built, by the column's name and type."""
+"""What would come out as something else is refused before it starts, by the column's name and type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from tests.spark.conftest import Input
 
 
@@ -92,36 +92,40 @@ def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any
 
 
 @pytest.mark.parametrize(("made", "said"), KEPT.values(), ids=KEPT.keys())
-def test_what_python_cannot_keep(stream: Any, made: Callable[[Any], Any], said: str) -> None:
+def test_what_python_cannot_keep(ckpt: Any, stream: Any, made: Callable[[Any], Any], said: str) -> None:
     with pytest.raises(InvalidInputError, match=said):
-        made(stream)
+        ckpt.check(made(stream), "update")
 
 
-def test_what_no_sink_can_hold(stream: Any) -> None:
+def test_what_no_sink_can_hold(ckpt: Any, stream: Any) -> None:
     for text in ("make_interval(0, k)", "map()", "array()", "array(make_ym_interval(k, 2))"):
         with pytest.raises(InvalidInputError, match=r"column 'no' has type .*, which no sink can hold"):
-            stream.select(F.expr(text).alias("no"))._arrow_schema()
+            ckpt.check(stream.select(F.expr(text).alias("no")))
 
 
-def test_what_no_sink_can_hold_of_users_own_types(stream: Any) -> None:
+def test_what_no_sink_can_hold_of_users_own_types(ckpt: Any, stream: Any) -> None:
     for column in (vector(), F.array(vector()).alias("features")):
         with pytest.raises(InvalidInputError, match=r"column 'features' has type .*user-defined.*vector_to_array"):
-            stream.select(column)._arrow_schema()
+            ckpt.check(stream.select(column))
 
 
-def test_a_join_by_texts_of_a_collation_names_the_column(stream: Any) -> None:
+def test_a_join_by_texts_of_a_collation_names_the_column(ckpt: Any, stream: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"join cannot compare column 's', which .*UTF8_LCASE: make one that"):
-        stream.select("k", lower()).join(stream.select(F.col("k").alias("k2"), lower()), "s")
+        ckpt.check(stream.select("k", lower()).join(stream.select(F.col("k").alias("k2"), lower()), "s"))
+
+
+def test_columns_that_are_called_as_those_of_the_barriers(ckpt: Any, stream: Any, spark: SparkSession) -> None:
+    table = spark.range(1).selectExpr("int(id) AS k", "1 AS __ckpt_tag")
+    for made in (
+        stream.withColumn("__ckpt_tag", F.lit(0)),
+        stream.withColumnRenamed("k", "__CKPT_CTL").select("s"),
+        stream.join(table, "k").select("s"),
+    ):
+        with pytest.raises(ControlColumnsError, match="names that begin with __ckpt_ are reserved for the barriers"):
+            ckpt.check(made)
 
 
 def test_a_reader_has_no_texts_of_a_length(ckpt: Any, tmp_path: Path) -> None:
     for kind in ("char(3)", "array<varchar(3)>"):
         with pytest.raises(InvalidInputError, match=r"UNSUPPORTED_CHAR_OR_VARCHAR_AS_STRING.*'s' has type"):
             ckpt.readStream.schema(f"s {kind}").parquet(str(tmp_path))
-
-
-def test_a_stream_handed_to_a_plain_dataframe_says_to_begin_with_the_stream(spark: SparkSession, stream: Any) -> None:
-    static = spark.range(3).withColumnRenamed("id", "k")
-    for call in (lambda: static.join(stream, "k"), lambda: static.union(stream), lambda: F.broadcast(stream)):
-        with pytest.raises(AttributeError, match=r'call the method on the stream, as in stream\.join\(static, "k"\)'):
-            call()

@@ -8,14 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import GroupedData
-from pyspark.sql.types import StructType
 
-from spark_ckpt.plan.analysed.leaves import source_stream, stream_frame
-from spark_ckpt.plan.grouped_methods import topN
-from spark_ckpt.plan.lineage import SourceNode
 from spark_ckpt.sinks import memory
-from tests.savepoints.programs import END, END_OF_SAVEPOINT, PROGRAMS, SCHEMA, Numbers, row, started, written
+from tests.savepoints.programs import END, END_OF_SAVEPOINT, PROGRAMS, row, started
 from tests.spark.conftest import DEADLINE_S
 
 KEPT = Path(__file__).parents[1] / "savepoints"
@@ -71,27 +66,6 @@ def of_top() -> list[tuple[str, int, int]]:
 
 
 @pytest.fixture(params=VERSIONS)
-def restored_by_plan(
-    request: Any, spark: Any, ckpt: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], list[dict[str, Any]]]:
-    """The same by Spark's plan of the program in plain PySpark."""
-
-    def run(program: str) -> list[dict[str, Any]]:
-        monkeypatch.setattr(GroupedData, "topN", topN, raising=False)
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
-        schema = StructType.fromDDL(SCHEMA)
-        rows = stream_frame(source_stream(ckpt, SourceNode(Numbers, {"end": str(END)}, schema, None), schema))
-        given = {"restore": str(KEPT / request.param / program), "job": f"{program}-by-plan"}
-        made = ckpt.writeStream(PROGRAMS[program](rows))
-        writer = written(made, program, str(tmp_path / "sink"), **given).trigger(availableNow=True)
-        assert writer.start().awaitTermination(DEADLINE_S)
-        found: list[dict[str, Any]] = memory.read(str(tmp_path / "sink")).to_pylist()
-        return found
-
-    return run
-
-
-@pytest.fixture(params=VERSIONS)
 def restored(request: Any, spark: Any, ckpt: Any, tmp_path: Path) -> Callable[[str], list[dict[str, Any]]]:
     """All rows that a program puts out behind its savepoint."""
 
@@ -114,35 +88,17 @@ def test_every_program_has_a_savepoint_of_every_version() -> None:
 def test_updates_go_on_from_the_state_of_each_key(restored: Any) -> None:
     found, expected = newest(restored("updated")), of_updated()
     assert {key: expected[key] for key in found} == found
+    assert {operator for operator, _ in found} == {"totals", "sessions", "seen", "digits"}
     touched = {(operator, k) for operator in ("totals", "sessions", "seen") for k in "abcde"}
     assert touched <= set(found)
-    assert any(operator == "digits" for operator, _ in found)
-
-
-def test_spark_s_plan_of_a_program_goes_on_from_the_same_state(restored_by_plan: Any) -> None:
-    found, expected = newest(restored_by_plan("updated")), of_updated()
-    assert {key: expected[key] for key in found} == found
-    assert {operator for operator, _ in found} == {"totals", "sessions", "seen", "digits"}
 
 
 def test_windows_and_joins_go_on_with_the_rows_that_waited(restored: Any) -> None:
     assert {tuple(r.values()) for r in restored("appended")} == of_appended()
 
 
-def test_spark_s_plan_of_windows_and_joins_goes_on_with_the_rows_that_waited(restored_by_plan: Any) -> None:
-    assert {tuple(r.values()) for r in restored_by_plan("appended")} == of_appended()
-
-
 def test_a_top_n_goes_on_with_the_rows_it_kept(restored: Any) -> None:
-    check_top(restored("top"))
-
-
-def test_spark_s_plan_of_a_top_n_goes_on_with_them_too(restored_by_plan: Any) -> None:
-    check_top(restored_by_plan("top"))
-
-
-def check_top(rows: list[dict[str, Any]]) -> None:
     """Each rank that changes comes out: what the memory sink then holds is right for every rank that it has."""
-    found = {(r["k"], r["r"], r["v"]) for r in rows}
+    found = {(r["k"], r["r"], r["v"]) for r in restored("top")}
     assert found
     assert found <= set(of_top())

@@ -17,6 +17,7 @@ from tests.spark.analyst_texts import APPEND, COMPLETE, FIRST_OF_APPEND, REFUSED
 from tests.spark.conftest import Input, Job, batches_of_spark
 from tests.spark.test_sql import _flat
 
+Query = Callable[..., Any]
 BEGIN = datetime(2024, 1, 1, 3, tzinfo=UTC)
 ORDERS = """id bigint, user string, item string, price decimal(10,2), n int, ts timestamp, tags array<string>,
     addr struct<city:string,zip:int>, attrs map<string,int>"""
@@ -39,18 +40,14 @@ def _clicks(b: int) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def views(spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input]) -> Iterator[None]:
+def query(spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input]) -> Iterator[Query]:
+    """``spark.sql`` over views of our streams, or of Spark's own."""
     orders = new_input("orders", ORDERS)
     clicks = new_input("clicks", "user string, page string, at timestamp, ms int, order bigint")
     for batch in range(3):
         orders.add(*_orders(batch))
         clicks.add(*_clicks(batch))
-    for one, other in (
-        (orders.stream(ckpt), clicks.stream(ckpt)),
-        (orders.spark_stream(spark), clicks.spark_stream(spark)),
-    ):
-        one.withWatermark("ts", "5 minutes").createOrReplaceTempView("orders")
-        other.withWatermark("at", "5 minutes").createOrReplaceTempView("clicks")
+    ours, theirs = (orders.stream(ckpt), clicks.stream(ckpt)), (orders.spark_stream(spark), clicks.spark_stream(spark))
     users = [("ann", "IT", 30), ("bob", "NO", None), ("eve", "FR", 9)]
     spark.createDataFrame(users, "user string, country string, age int").createOrReplaceTempView("users")
     items = [("pen", Decimal("0.50")), ("ink", Decimal("1.25"))]
@@ -61,43 +58,47 @@ def views(spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input]
         "RETURN 'hi ' || coalesce(x, (SELECT max(user) FROM users))"
     )
     spark.sql("DECLARE OR REPLACE VARIABLE least_n INT DEFAULT 2")
-    yield
+
+    def sql(one: Text, of_spark: bool = False) -> Any:
+        first, second = theirs if of_spark else ours
+        first.withWatermark("ts", "5 minutes").createOrReplaceTempView("orders")
+        second.withWatermark("at", "5 minutes").createOrReplaceTempView("clicks")
+        return spark.sql(*one)
+
+    yield sql
     for view in ("orders", "clicks", "users", "items"):
         spark.catalog.dropTempView(view)
-        ckpt.dropTempView(view)
     for name in ("FUNCTION twice", "FUNCTION greet", "VARIABLE least_n"):
         spark.sql(f"DROP TEMPORARY {name}")
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 4))])
-def test_names_and_types_are_those_of_spark(spark: SparkSession, ckpt: Any, views: None, part: int) -> None:
+def test_names_and_types_are_those_of_spark(query: Query, part: int) -> None:
     for one in [*FIRST_OF_APPEND, *APPEND, *COMPLETE][part::4]:
-        assert ckpt.sql(*one).dtypes == spark.sql(*one).dtypes, one
+        assert query(one).dtypes == query(one, of_spark=True).dtypes, one
 
 
-def test_what_spark_refuses_is_refused_when_it_is_built(ckpt: Any, views: None) -> None:
+def test_what_spark_refuses_is_refused_before_it_starts(ckpt: Any, query: Query) -> None:
     for texts, kind in [(REFUSED, AnalysisException), (REFUSED_HERE, InvalidInputError)]:
         for one, said in texts.items():
             with pytest.raises(kind, match=said):
-                ckpt.sql(one)
+                ckpt.check(query((one,)))
 
 
-def _same(spark: SparkSession, ckpt: Any, job: Job, folder: Path, mode: str, one: Text) -> None:
-    job.run(ckpt.sql(*one), mode=mode)
-    batches = batches_of_spark(spark.sql(*one), folder / "plain", mode)
+def _same(query: Query, job: Job, folder: Path, mode: str, one: Text) -> None:
+    job.run(query(one), mode=mode)
+    batches = batches_of_spark(query(one, of_spark=True), folder / "plain", mode)
     wanted = batches[-1] if mode == "complete" else [row for batch in batches for row in batch]
     assert wanted
     assert _flat(job.rows()) == _flat(wanted)
 
 
 @pytest.mark.parametrize("one", [*FIRST_OF_APPEND, *(pytest.param(q, marks=pytest.mark.soak) for q in APPEND)])
-def test_rows_are_sparks(spark: SparkSession, ckpt: Any, job: Job, views: None, tmp_path: Path, one: Text) -> None:
-    _same(spark, ckpt, job, tmp_path, "append", one)
+def test_rows_are_sparks(query: Query, job: Job, tmp_path: Path, one: Text) -> None:
+    _same(query, job, tmp_path, "append", one)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("one", COMPLETE)
-def test_whole_results_are_sparks(
-    spark: SparkSession, ckpt: Any, job: Job, views: None, tmp_path: Path, one: Text
-) -> None:
-    _same(spark, ckpt, job, tmp_path, "complete", one)
+def test_whole_results_are_sparks(query: Query, job: Job, tmp_path: Path, one: Text) -> None:
+    _same(query, job, tmp_path, "complete", one)

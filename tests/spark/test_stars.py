@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan.stars import without_control
 from tests.spark.conftest import Input, Job, ordered
 
 NewInput = Callable[[str, str], Input]
@@ -46,10 +45,3 @@ def test_a_star_inside_a_function_stands_for_the_users_columns(
     found = [tuple(tuple(v.values()) if isinstance(v, dict) else v for v in row) for row in job.rows()]
     expected = [tuple(tuple(v) if isinstance(v, tuple) else v for v in row) for row in wanted.collect()]
     assert ordered(found) == ordered(expected)
-
-
-def test_the_star_of_a_static_dataframe_means_its_columns_on_connect() -> None:
-    from pyspark.sql.connect.column import Column
-    from pyspark.sql.connect.expressions import UnresolvedStar
-
-    assert without_control(Column(UnresolvedStar(None, 3)))._expr._plan_id == 3

@@ -17,7 +17,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan import static_side
+from spark_ckpt.plan import _static_side as static_side
+from spark_ckpt.plan._static_side import StaticPlace
+from spark_ckpt.plan.analysed import _static_joins
 from spark_ckpt.runtime.static_join import JoinColumns, JoinStatic
 from spark_ckpt.runtime.static_sides import static_side as static_side_of
 from spark_ckpt.types import CTL, TAG
@@ -61,7 +63,7 @@ def _static_rows(chosen: random.Random, rows: int) -> pa.Table:
 
 
 def _of(df: Any) -> SparkSession:
-    session = df._session.spark if hasattr(type(df), "transformSpark") else df.sparkSession
+    session = df.sparkSession
     assert isinstance(session, SparkSession)
     return session
 
@@ -91,7 +93,7 @@ def conditions(a: Any, x: Any) -> list[Any]:
 
 def with_rows_in_python(df: Any) -> Any:
     """Of a stream that several branches share, Spark has the rows."""
-    return df.mapInArrow(lambda batches: batches, df.schema) if hasattr(type(df), "transformSpark") else df
+    return df.mapInArrow(lambda batches: batches, df.schema) if df.isStreaming else df
 
 
 @pytest.fixture
@@ -111,8 +113,26 @@ def done_in_python(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return placed
 
 
-def in_python(df: Any) -> bool:
-    return all(isinstance(place.columns, JoinColumns) and not place.pinned for place in df._static_places)
+@pytest.fixture
+def places(ckpt: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[StaticPlace]]:
+    """The places of the joins of a DataFrame."""
+    found: list[StaticPlace] = []
+
+    def noted(*arguments: Any) -> StaticPlace:
+        found.append(StaticPlace(*arguments))
+        return found[-1]
+
+    def of(df: Any) -> list[StaticPlace]:
+        found.clear()
+        ckpt.check(df)
+        return [*found]
+
+    monkeypatch.setattr(_static_joins, "StaticPlace", noted)
+    return of
+
+
+def in_python(places: list[StaticPlace]) -> bool:
+    return all(isinstance(place.columns, JoinColumns) for place in places)
 
 
 ALL = [(how, number) for how in ("inner", "left", "left_semi", "left_anti") for number in range(17)]
@@ -122,14 +142,13 @@ def _drawn(chosen: random.Random, start: int, rows: int) -> list[tuple[Any, ...]
     return [(start + i, *[chosen.choice(values) for values in _VALUES.values()]) for i in range(rows)]
 
 
-def _as_a_task_has_it(found: Any, rows: pa.Table, static: pa.Table) -> pa.Table:
+def _as_a_task_has_it(place: StaticPlace, rows: pa.Table, static: pa.Table) -> pa.Table:
     """What the join makes of one batch of a source."""
     table = rows.append_column(TAG, pa.array([1] * len(rows), pa.int64())).append_column(
         CTL, pa.nulls(len(rows), pa.binary())
     )
-    operation = JoinStatic(
-        found._static_places[0].columns, lambda keys: static_side_of(uuid4().hex, keys, lambda: static)
-    )
+    assert isinstance(place.columns, JoinColumns)
+    operation = JoinStatic(place.columns, lambda keys: static_side_of(uuid4().hex, keys, lambda: static))
     batches = list(operation(iter(table.combine_chunks().to_batches())))
     return pa.Table.from_batches(batches).drop_columns([TAG, CTL]) if batches else None
 
@@ -137,7 +156,12 @@ def _as_a_task_has_it(found: Any, rows: pa.Table, static: pa.Table) -> pa.Table:
 @pytest.mark.parametrize("kinds", [ALL[::22], pytest.param(ALL, marks=pytest.mark.soak)], ids=["some", "all"])
 @pytest.mark.parametrize("size", [0, 40])
 def test_every_equality_is_that_of_sparks_join(
-    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], size: int, kinds: list[tuple[str, int]]
+    spark: SparkSession,
+    ckpt: Any,
+    new_input: Callable[[str, str], Input],
+    places: Callable[[Any], list[StaticPlace]],
+    size: int,
+    kinds: list[tuple[str, int]],
 ) -> None:
     chosen = random.Random(size)
     static, data = _static_rows(chosen, size), new_input("in", STREAM)
@@ -146,9 +170,9 @@ def test_every_equality_is_that_of_sparks_join(
     batch, x = data.table(spark), spark.createDataFrame(static)
     for how, number in kinds:
         expected = batch.join(x, conditions(batch, x)[number], how).toArrow().to_pylist()
-        found = stream.join(x, conditions(stream, x)[number], how)
-        assert in_python(found), (how, number)
-        made = _as_a_task_has_it(found, rows, static)
+        (place,) = places(stream.join(x, conditions(stream, x)[number], how))
+        assert in_python([place]), (how, number)
+        made = _as_a_task_has_it(place, rows, static)
         assert ordered(_shown(made.to_pylist() if made else [])) == ordered(_shown(expected)), (how, number)
 
 
@@ -177,7 +201,6 @@ def test_rows_are_those_of_sparks_join(
         for (how, number), x in product(kinds, (once, each_batch)):
             a = with_rows_in_python(df)
             found = a.join(x, conditions(a, x)[number], how)
-            assert not hasattr(found, "_static_places") or in_python(found), (how, number)
             word = F.concat_ws("-", "word", "sk", "ss", F.size("xs")) if how in ("inner", "left") else F.lit("")
             made.append(found.select(F.lit(f"{how} {number}").alias("what"), "id", word.alias("found")))
         return reduce(lambda one, two: one.union(two), made)
@@ -229,6 +252,7 @@ def test_what_is_behind_such_joins_has_the_columns_that_it_has_in_spark(
     ckpt: Any,
     new_input: Callable[[str, str], Input],
     job: Job,
+    places: Callable[[Any], list[StaticPlace]],
     done_in_python: list[str],
 ) -> None:
     data, chosen = new_input("in", STREAM), random.Random(5)
@@ -243,9 +267,9 @@ def test_what_is_behind_such_joins_has_the_columns_that_it_has_in_spark(
     expected = ordered(map(tuple, all_(data.table(spark)).collect()))
     assert {what for what, *_ in expected} == {kind.__name__ for kind in KINDS}
     stream = data.stream(ckpt)
-    assert [in_python(kind(stream)) for kind in KINDS] == [True, True, False, True]
+    assert [in_python(places(kind(stream))) for kind in KINDS] == [True] * len(KINDS)
     job.run(all_(stream))
-    assert done_in_python == ["JoinStatic"] * 4
+    assert done_in_python == ["JoinStatic"] * 6
     assert job.rows() == expected
 
 

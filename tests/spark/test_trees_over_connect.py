@@ -10,9 +10,9 @@ from spark_ckpt.expressions.tree import Tree
 from spark_ckpt.plan._connect_forms import FORMS
 from spark_ckpt.plan._connect_scope import Scope, without_texts
 from spark_ckpt.plan._connect_trees import Settings, Trees, Typed
+from spark_ckpt.plan._in_arrow import StaysError
 from spark_ckpt.plan._json_in_arrow import JsonSession
 from spark_ckpt.plan._sql_expressions import read
-from spark_ckpt.plan.in_arrow import StaysError
 
 UTC = pa.timestamp("us", "UTC")
 STRUCT = pa.struct([("x", pa.int32()), ("Y", pa.string())])

@@ -7,7 +7,7 @@ accumulator of ours, and what stands around it a projection behind, under the id
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +16,15 @@ from pyspark.sql import types as T
 
 from spark_ckpt import agg
 from spark_ckpt.agg import AggSpec
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._aggregates import ALL_ROWS, Split, rules_of, split_found
 from spark_ckpt.plan._aggregates_classic import ClassicExpressions
-from spark_ckpt.plan.aggregates import ALL_ROWS, Split, rules_of, split_found
+from spark_ckpt.plan._java_classes import EXPRESSION_UTILS, attribute_id, frame_of, java_class
+from spark_ckpt.plan._key_types import check_key
+from spark_ckpt.plan._keyed_operator import keyed_rows
+from spark_ckpt.plan._windows import in_place
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
-    attribute_id,
     column_of,
     kind_of,
     named_as,
@@ -30,12 +34,11 @@ from spark_ckpt.plan.analysed._nodes import (
     project,
     relation,
     resolved,
-    schema_of,
     text_of,
     type_of,
     under_id,
 )
-from spark_ckpt.plan.analysed._pivots import without_pivots
+from spark_ckpt.plan.analysed._pivots import refuse_updates, without_pivots
 from spark_ckpt.plan.analysed._row_by_row import python_step, step
 from spark_ckpt.plan.analysed._sessions import Session, in_sessions, session_among
 from spark_ckpt.plan.analysed._time_windows import (
@@ -50,12 +53,8 @@ from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.carried_keys import carried, given_back, is_carried
 from spark_ckpt.plan.columns import free
-from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, frame_of, java_class
-from spark_ckpt.plan.key_columns import Keys, stored_name
-from spark_ckpt.plan.key_types import check_key
-from spark_ckpt.plan.keyed_operator import keyed_rows
+from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
 from spark_ckpt.plan.udf_plan import seq_items
-from spark_ckpt.plan.windows import in_place
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.runtime.windows import ShowWindows
 from spark_ckpt.state.aggregates.function import AggregateFunction
@@ -65,6 +64,10 @@ from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 
 SparkDF = Any
 JavaObject = Any
+
+_KEPT = "__ckpt_kept_"
+_NUMBER_OF_SET = "spark_grouping_id"
+"""The last column of grouping sets, as Spark calls it."""
 
 
 class NodeExpressions(ClassicExpressions):
@@ -82,6 +85,7 @@ class _Grouped:
     """An ``Aggregate`` node. ``frame`` has the columns of its child under names of their own, and no rows.
 
     ``window``: the one among the keys, if there is one; ``key_names`` are the keys' names behind the operator.
+    ``renamed``: what aggregates read under other names, as keys have theirs -> those of ``frame``.
     """
 
     node: JavaObject
@@ -91,6 +95,7 @@ class _Grouped:
     split: Split
     window: TimeWindow | None
     session: Session | None
+    renamed: dict[str, str]
 
     @property
     def window_place(self) -> int:
@@ -112,37 +117,63 @@ class _Grouped:
 def aggregate(of: Translation, node: JavaObject) -> Rows:
     grouped = _grouped(of, without_pivots(of, node))
     kept = _kept(of, grouped)
+    if grouped.node is not node:
+        refuse_updates(kept.lineage)
     kept = _given_back(of, grouped, kept)
     return step(of, _shown(of, grouped, kept), kept)
 
 
 def _grouped(of: Translation, node: JavaObject) -> _Grouped:
     before = output_of(node.child())
-    names = own_names(schema_of(node.child()).names)
-    frame = frame_of(relation([a.withName(n) for a, n in zip(before, names, strict=True)]), of.spark)
     grouping, results = seq_items(node.groupingExpressions()), seq_items(node.aggregateExpressions())
+    names = own_names(str(a.name()) for a in before)
+    frame = frame_of(relation([a.withName(n) for a, n in zip(before, names, strict=True)]), of.spark)
     session = session_among(grouping)
+    if session is not None and _is_of_sets(node.child()):
+        raise InvalidInputError(
+            "cube, rollup and grouping sets of session windows are not there on a stream, on Spark's neither: a session"
+            " that a set is without would never end. Write one groupBy(F.session_window(...), ...) for each set of keys"
+        )
     windows = () if session is not None else (window_of(node.child(), key) for key in grouping)
     window = next((w for w in windows if w is not None), None)
     own = session.column if session is not None else None if window is None else window.column
-    key_names = _key_names(grouping, results, names, own)
+    key_names = _key_names(grouping, results, {attribute_id(a): str(a.name()) for a in before}, own)
     for name, key in zip(key_names, grouping, strict=False):
         check_key(T.StructField(name, type_of(key)))
     split = split_found(frame, NodeExpressions(frame, grouping, results), key_names)
-    return _Grouped(node, frame, grouping, key_names, split, window, session)
+    starts = [f"{n}_start" if window and window.is_column(k) else n for n, k in zip(key_names, grouping, strict=False)]
+    renamed = _told_from_keys(split, dict(zip(names, before, strict=True)), dict(zip(starts, grouping, strict=True)))
+    return _Grouped(node, frame, grouping, key_names, split, window, session, renamed)
+
+
+def _is_of_sets(below: JavaObject) -> bool:
+    """Whether rows come once for each grouping set."""
+    return kind_of(below) == "Expand" and str(output_of(below)[-1].name()) == _NUMBER_OF_SET
+
+
+def _told_from_keys(split: Split, columns: dict[str, JavaObject], keys: dict[str, JavaObject]) -> dict[str, str]:
+    """Aggregates may read a column whose name has a key that is another one: a key of grouping sets is null where its
+    set is without it, and two columns of a join have one name. So it is read under another name."""
+    by_name = {name.lower(): key for name, key in keys.items()}
+    read = {name for name in split.columns() if name in columns and name.lower() in by_name}
+    others = {name for name in read if not columns[name].semanticEquals(by_name[name.lower()])}
+    split.specs = {
+        n: replace(s, column=f"{_KEPT}{s.column}") if s.column in others else s for n, s in split.specs.items()
+    }
+    return {f"{_KEPT}{name}": name for name in others}
 
 
 def _key_names(
-    grouping: list[JavaObject], results: list[JavaObject], columns: list[str], window: JavaObject | None
+    grouping: list[JavaObject], results: list[JavaObject], columns: dict[int, str], window: JavaObject | None
 ) -> list[str]:
-    """What each key is called in the state: the column's name, or what Spark calls the expression. A window is called
-    as the result that shows it."""
+    """What each key is called in the state: the column's name, as it is called in ``columns``, by ids, and not as it
+    is written here; or what Spark calls the expression. A window is called as the result that shows it."""
     names: list[str] = []
     for key in grouping:
         is_window = window is not None and kind_of(key) == "AttributeReference" and _same(key, window)
         is_column = kind_of(key) == "AttributeReference" and not is_window
-        name = str(key.name()) if is_column else _shown_name(key, results)
-        taken = names if is_column else [*names, *columns]
+        name = columns[attribute_id(key)] if is_column else _shown_name(key, results)
+        taken = names if is_column else [*names, *columns.values()]
         own = stored_name(name)
         taken = [t for t in taken if not is_window or t != str(key.name())]
         names.append(own if own.lower() not in {t.lower() for t in taken} else free(f"{own}_key", taken))
@@ -189,7 +220,10 @@ def _operator(
     mode: str | None,
 ) -> Rows:
     inputs = [f.name for f in read.schema.fields if f.name in wanted]
-    made = keyed_rows(read.upstream(), given_uid(of, grouped.node), function, inputs, by, mode)
+    # An update of a row that is there changes nothing of which keys there are.
+    keys_alone = not grouped.split.specs
+    uid = given_uid(of, grouped.node)
+    made = keyed_rows(read.upstream(), uid, function, inputs, by, mode, takes_updates=keys_alone)
     return Rows(made.recipe, made.lineage, new_attributes(made.schema), made.schema)
 
 
@@ -243,7 +277,7 @@ def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, window
 
 
 def _inputs(grouped: _Grouped, read: Rows) -> pa.Schema:
-    return arrow_schema(T.StructType([f for f in read.schema.fields if f.name in grouped.reads]))
+    return arrow_columns(read.schema, grouped.reads)
 
 
 def _read(grouped: _Grouped, rows: Rows, keys: dict[str, JavaObject]) -> JavaObject:
@@ -251,6 +285,7 @@ def _read(grouped: _Grouped, rows: Rows, keys: dict[str, JavaObject]) -> JavaObj
     by_name = dict(zip(grouped.frame.columns, output_of(grouped.node.child()), strict=True))
     names = list(grouped.split.computed)
     computed = dict(zip(names, resolved(grouped.frame, [grouped.split.computed[n] for n in names]), strict=True))
+    by_name |= {own: by_name[name] for own, name in grouped.renamed.items()}
     read = {name: computed[name] if name in computed else by_name[name] for name in grouped.reads}
     listed = {**read, **{name: _as_kept(grouped, key) for name, key in keys.items()}}
     return project([named_as(e, name) for name, e in listed.items()], relation(rows.attributes))
@@ -295,8 +330,6 @@ def _shown(of: Translation, grouped: _Grouped, kept: Rows) -> JavaObject:
 
 
 def _results(split: Split, over: SparkDF, place: dict[str, JavaObject]) -> list[JavaObject]:
-    if split.trees is None or split.results is None:
-        return [place[name] for name in split.plain]
-    trees = split.trees(over)
-    # The forms that some aggregates are kept in are written with PySpark's functions, by the names of the state.
-    return trees if all(tree.resolved() for tree in trees) else resolved(over, split.results(over))
+    if split.trees is not None:
+        return split.trees(over)
+    return [place[name] for name in split.plain] if split.results is None else resolved(over, split.results(over))

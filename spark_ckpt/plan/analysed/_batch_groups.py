@@ -22,9 +22,10 @@ from spark_ckpt.plan._batch_groups import (
     have_to_meet,
     together,
 )
+from spark_ckpt.plan._event_time import kept_by_name
+from spark_ckpt.plan._java_classes import attribute_id, frame_of
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
-    attribute_id,
     kind_of,
     named_as,
     output_of,
@@ -39,8 +40,6 @@ from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.own_operators import own_operator
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_reserved
-from spark_ckpt.plan.event_time import kept_by_name
-from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.batch_groups import BY, Form, around_both_sides, around_control_rows
 from spark_ckpt.runtime.stateless import with_control

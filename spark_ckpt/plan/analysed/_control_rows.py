@@ -4,7 +4,7 @@ A control row has an event in ``__ckpt_ctl`` and no data. It leaves each node ex
 
 - expressions are computed for data rows only, ``CASE WHEN __ckpt_ctl IS NULL THEN e END``;
 - filters let control rows pass;
-- what multiplies rows multiplies data rows only (:mod:`spark_ckpt.plan.generators`);
+- what multiplies rows multiplies data rows only (:mod:`spark_ckpt.plan._generators`);
 - functions in Python get data rows only (:mod:`spark_ckpt.plan.udf_plan`).
 """
 
@@ -15,16 +15,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from spark_ckpt.plan._java_classes import attribute_id, to_seq
 from spark_ckpt.plan.analysed._nodes import (
-    attribute_id,
+    all_of,
     expression_class,
     filtered,
+    has_sub_query,
     kind_of,
     null_of,
     output_of,
+    parts_of,
     project,
 )
-from spark_ckpt.plan.java_classes import to_seq
 from spark_ckpt.plan.udf_plan import seq_items
 
 JavaObject = Any
@@ -58,8 +60,15 @@ def carried(node: JavaObject, columns: ControlColumns) -> Callable[[JavaObject],
         kept = [_guarded(e, columns) for e in listed]
         return partial(project, [*kept, *columns.both])
     if kind == "Filter":
-        return partial(filtered, expression_class("Or")(columns.is_control(), node.condition()))
+        return partial(filtered, _or_control(node.condition(), columns))
     return partial(_in_order, node, columns)
+
+
+def _or_control(condition: JavaObject, columns: ControlColumns) -> JavaObject:
+    """``condition`` of data rows. With sub-queries in it, part by part: so Spark computes those for the rows that the
+    other parts let through, of which each finds one value where others would find several."""
+    parts = parts_of(condition) if has_sub_query(condition) else [condition]
+    return all_of(expression_class("Or")(columns.is_control(), part) for part in parts)
 
 
 def _guarded(expression: JavaObject, columns: ControlColumns) -> JavaObject:

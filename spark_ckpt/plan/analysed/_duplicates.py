@@ -1,28 +1,27 @@
-"""``Deduplicate``, ``DeduplicateWithinWatermark`` and ``Distinct``: one row of each key. Driver; classic Spark."""
+"""``Deduplicate`` and ``DeduplicateWithinWatermark``: one row of each key. Driver; classic Spark."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from spark_ckpt.plan.analysed._nodes import Rows, kind_of, output_of, with_own_names
+from spark_ckpt.plan._distinct_by import DROP_DUPLICATES, WITHIN, DistinctBy
+from spark_ckpt.plan._keyed_operator import Upstream, keyed_rows
+from spark_ckpt.plan.analysed._nodes import Rows, kind_of, with_own_names
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.chain import Chain
-from spark_ckpt.plan.distinct_by import DISTINCT, DROP_DUPLICATES, WITHIN, DistinctBy
-from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan.udf_plan import seq_items
 
 JavaObject = Any
 
-_METHODS = {"Deduplicate": DROP_DUPLICATES, "DeduplicateWithinWatermark": WITHIN, "Distinct": DISTINCT}
+_METHODS = {"Deduplicate": DROP_DUPLICATES, "DeduplicateWithinWatermark": WITHIN}
 
 
 def deduplicate(of: Translation, node: JavaObject) -> Rows:
     """The rows come out as they are, under the ids that they had."""
     rows, method = with_own_names(of.rows(node.child())), _METHODS[kind_of(node)]
     names = rows.schema.names
-    keys = list(output_of(node)) if method == DISTINCT else seq_items(node.keys())
-    wanted = [names[place] for place in sorted({rows.place(key) for key in keys})]
+    wanted = [names[place] for place in sorted({rows.place(key) for key in seq_items(node.keys())})]
     function, by = DistinctBy(method, rows.schema, wanted, bool(rows.lineage.open_watermarks)).function()
 
     def in_spark(ctx: Any) -> Chain:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_ckpt.plan._event_time import mark_stream
+from spark_ckpt.plan._java_classes import CATALYST, java_class
 from spark_ckpt.plan.analysed._nodes import Rows, output_of, schema_of, with_own_names
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.event_time import mark_stream
-from spark_ckpt.plan.java_classes import CATALYST, java_class
 from spark_ckpt.plan.lineage import WatermarkNode
 from spark_ckpt.runtime.stateless import MarkStream, with_control
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan._java_classes import frame_of, to_seq
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
@@ -21,7 +22,6 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._row_by_row import carried_step
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.java_classes import frame_of, to_seq
 from spark_ckpt.plan.udf_plan import items_of, seq_items
 
 JavaObject = Any

@@ -8,16 +8,17 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._functions_with_state import pandas_function, processor_function, with_stored_names
 from spark_ckpt.plan._initial_rows import with_initial_rows
-from spark_ckpt.plan.analysed._nodes import Rows, attribute_id, new_attributes, output_of, schema_of, with_own_names
+from spark_ckpt.plan._java_classes import attribute_id, frame_of
+from spark_ckpt.plan._key_types import check_key_of_function
+from spark_ckpt.plan._keyed_operator import keyed_rows
+from spark_ckpt.plan.analysed._nodes import Rows, kind_of, new_attributes, output_of, schema_of, with_own_names
 from spark_ckpt.plan.analysed._python_functions import function_of
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.uids import given_uid
-from spark_ckpt.plan.functions_with_state import pandas_function, processor_function, with_stored_names
-from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.key_columns import Keys, arrow_columns
-from spark_ckpt.plan.key_types import check_key_of_function
-from spark_ckpt.plan.keyed_operator import keyed_rows
 from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.state.processors.declared import INITIAL
@@ -85,5 +86,7 @@ def _operator(
     node: JavaObject, rows: Rows, function: StateFunction, keys: Keys, uid: str | None, columns: list[str]
 ) -> Rows:
     mode = str(node.outputMode().toString()).lower()
+    if mode not in ("append", "update"):
+        raise InvalidInputError(f"{kind_of(node)}: outputMode must be append or update, found {mode!r}")
     made = keyed_rows(rows.upstream(), uid, function, columns, keys, mode)
     return Rows(made.recipe, made.lineage, output_of(node), made.schema)

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan._java_classes import OPTION, frame_of, java_class, to_seq
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
@@ -28,7 +29,6 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import carried_step, step
 from spark_ckpt.plan.analysed._sub_queries import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.java_classes import OPTION, frame_of, java_class, to_seq
 from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.plan.udf_plan import NodeCopies, items_of, seq_items
 
@@ -76,7 +76,8 @@ def _projected(of: Translation, node: JavaObject, rows: Rows, nodes: list[JavaOb
             made = filtered(own.condition(), leaf)
         else:
             given = own.qualifier(), own.generatorOutput(), leaf
-            made = plan_class("Generate")(own.generator(), to_seq([]), outer or own.outer(), *given)
+            # As Spark writes it: a left join with a generator leaves out rows without elements, other than OUTER.
+            made = plan_class("Generate")(own.generator(), to_seq([]), own.outer(), *given)
         rows = step(of, made, rows)
     if condition.isDefined():
         rows = step(of, filtered(condition.get(), relation(rows.attributes)), rows)

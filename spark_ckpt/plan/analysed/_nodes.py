@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import types as T
 
+from spark_ckpt.plan._java_classes import (
+    CATALYST,
+    EXPRESSION_UTILS,
+    OPTION,
+    attribute_id,
+    class_name,
+    java_class,
+    to_seq,
+)
+from spark_ckpt.plan._keyed_operator import Upstream
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import free
-from spark_ckpt.plan.java_classes import CATALYST, EXPRESSION_UTILS, OPTION, java_class, to_seq
-from spark_ckpt.plan.keyed_operator import Upstream
 from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.operations import Renamed
@@ -87,20 +95,17 @@ def analysed(df: SparkDF) -> JavaObject:
 
 def kind_of(node: JavaObject) -> str:
     """The name of its class, without its package: what the ledger knows it by."""
-    return str(_once(node, "kind", lambda: node.getClass().getSimpleName()))
+    return class_name(node)
 
 
-def attribute_id(attribute: JavaObject) -> int:
-    return int(_once(attribute, "id", lambda: attribute.exprId().id()))
-
-
-def _once(found: JavaObject, what: str, ask: Callable[[], Any]) -> Any:
-    """What the JVM says of an object that never changes, asked once for each reference to it."""
-    known = found.__dict__
-    name = f"_ckpt_{what}"
-    if name not in known:
-        known[name] = ask()
-    return known[name]
+def place_in_sql(node: JavaObject) -> str | None:
+    """Line and text of ``node`` where it comes from SQL; None where it comes from methods."""
+    origin = node.origin()
+    if not (origin.sqlText().isDefined() and origin.startIndex().isDefined() and origin.stopIndex().isDefined()):
+        return None
+    written = str(origin.sqlText().get())[origin.startIndex().get() : origin.stopIndex().get() + 1]
+    line = origin.line().get() if origin.line().isDefined() else 1
+    return f"in line {line}: {' '.join(written.split())[:200]}"
 
 
 def output_of(node: JavaObject) -> tuple[JavaObject, ...]:
@@ -124,6 +129,15 @@ def parts_of(condition: JavaObject) -> list[JavaObject]:
     if kind_of(condition) != "And":
         return [condition]
     return [part for child in seq_items(condition.children()) for part in parts_of(child)]
+
+
+def has_sub_query(tree: JavaObject) -> bool:
+    """Whether an expression is or has one, or a node has such expressions."""
+    return bool(tree.containsPattern(java_class(f"{CATALYST}.trees.TreePattern").PLAN_EXPRESSION()))
+
+
+def all_of(conditions: Iterable[JavaObject]) -> JavaObject:
+    return reduce(expression_class("And"), conditions)
 
 
 def walk(node: JavaObject) -> Iterator[JavaObject]:

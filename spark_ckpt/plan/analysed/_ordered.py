@@ -12,6 +12,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan._first_rows import first_rows, of_result
+from spark_ckpt.plan._java_classes import frame_of, to_seq
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
@@ -26,8 +28,6 @@ from spark_ckpt.plan.analysed._row_by_row import carried_step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.chain import Recipe
-from spark_ckpt.plan.first_rows import first_rows, of_result
-from spark_ckpt.plan.java_classes import frame_of, to_seq
 from spark_ckpt.plan.spark_errors import SORTING, unsupported
 from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.types import TAG

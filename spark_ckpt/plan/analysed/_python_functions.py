@@ -8,11 +8,11 @@ from pyspark.broadcast import Broadcast
 from pyspark.serializers import CPickleSerializer
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._event_time import kept_by_name
+from spark_ckpt.plan._java_classes import java_class
 from spark_ckpt.plan.analysed._nodes import Rows, kind_of, output_of, schema_of, with_own_names
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.chain import Chain, Recipe, in_python
-from spark_ckpt.plan.event_time import kept_by_name
-from spark_ckpt.plan.java_classes import java_class
 from spark_ckpt.plan.refused_types import refuse_in_pandas
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.runtime.operations import Operation

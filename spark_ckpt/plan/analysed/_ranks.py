@@ -15,10 +15,10 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._java_classes import attribute_id, frame_of
 from spark_ckpt.plan._top_rows import FirstRows, first_rows_of_keys
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
-    attribute_id,
     kind_of,
     named_as,
     output_of,
@@ -36,7 +36,6 @@ from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._updates import merged_by
 from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.columns import free
-from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.key_columns import stored_name
 from spark_ckpt.plan.spark_errors import no_window_function
 from spark_ckpt.plan.udf_plan import items_of, seq_items

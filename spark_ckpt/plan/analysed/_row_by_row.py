@@ -8,15 +8,16 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from spark_ckpt.plan._asked_for_data_rows import asked_for_data_rows
+from spark_ckpt.plan._generators import for_control_rows, refuse_generator
+from spark_ckpt.plan._in_arrow import RowColumns, Stays, StaysError, computed, kept
+from spark_ckpt.plan._java_classes import frame_of
 from spark_ckpt.plan.analysed._control_rows import carried
 from spark_ckpt.plan.analysed._nodes import Rows, analysed, kind_of, output_of, schema_of, with_ids
 from spark_ckpt.plan.analysed._sub_queries import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.asked_for_data_rows import asked_for_data_rows
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.generators import for_control_rows
-from spark_ckpt.plan.in_arrow import RowColumns, Stays, StaysError, computed, kept
-from spark_ckpt.plan.java_classes import frame_of
+from spark_ckpt.plan.refused_types import refuse_without_arrow
 from spark_ckpt.plan.udf_plan import for_data_rows, seq_items
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import with_control
@@ -34,6 +35,8 @@ def row_by_row(of: Translation, node: JavaObject) -> Rows:
 def step(of: Translation, node: JavaObject, rows: Rows) -> Rows:
     """What ``node`` makes of ``rows``."""
     refuse_aggregated_stream(node)
+    if kind_of(node) == "Generate":
+        refuse_generator(node.generator())
     schema, parent = schema_of(node), rows.recipe
     full, here = with_control(schema), _in_arrow(of, node, rows)
 
@@ -65,7 +68,9 @@ def carried_step(
 
 
 def python_step(rows: Rows, operation: Operation, attributes: Sequence[JavaObject], schema: StructType) -> Rows:
-    """``operation`` of ours over ``rows``, in Python wherever they are; what comes out has these attributes."""
+    """``operation`` of ours over ``rows``, in Python wherever they are; what comes out has these attributes. Raises
+    ``InvalidInputError`` for a column of a type that Arrow has not."""
+    refuse_without_arrow(rows.schema)
     full, parent = with_control(schema), rows.recipe
     recipe = Recipe(lambda ctx: ctx.chain(parent).then(operation, full), (parent,))
     return Rows(recipe, rows.lineage, tuple(attributes), schema)

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_ckpt.plan._java_classes import CATALYST, java_class, to_seq
 from spark_ckpt.plan.analysed._filters_in_front import with_filters_in_front
-from spark_ckpt.plan.analysed._nodes import is_stream_join, named_as, project, relation, walk
-from spark_ckpt.plan.java_classes import CATALYST, java_class
+from spark_ckpt.plan.analysed._nodes import (
+    all_of,
+    filtered,
+    is_stream_join,
+    kind_of,
+    named_as,
+    parts_of,
+    project,
+    relation,
+    walk,
+)
 from spark_ckpt.plan.udf_plan import seq_items
 
 JavaObject = Any
@@ -33,17 +43,39 @@ def in_stream_form(plan: JavaObject) -> JavaObject:
     plain = inlined
     for rule in _NAMES_ONLY:
         plain = _applied(rule, plain)
-    pushed = _until_stable("PushDownPredicates", plain)
+    # NOT (a OR b) becomes two parts, each of which can be pushed
+    pushed = applied("BooleanSimplification", _through_lateral_joins(plain))
+    pushed = _until_stable("PushDownPredicates", pushed)
     for rule in ("EliminateOuterJoin", "InferFiltersFromConstraints"):
         pushed = applied(rule, pushed)
     return with_filters_in_front(plain, _until_stable("PushDownPredicates", pushed))
 
 
+def _through_lateral_joins(plan: JavaObject) -> JavaObject:
+    """Filters in front of lateral joins: Spark has those as other joins before it pushes filters down."""
+    return _in_front_of_lateral_join(plan) if _has(plan, "LATERAL_JOIN") else plan
+
+
+def _in_front_of_lateral_join(node: JavaObject) -> JavaObject:
+    node = node.withNewChildren(to_seq(map(_in_front_of_lateral_join, seq_items(node.children()))))
+    if kind_of(node) != "Filter" or kind_of(node.child()) != "LateralJoin":
+        return node
+    join, parts = node.child(), parts_of(node.condition())
+    known = join.left().outputSet()
+    of_left = [p for p in parts if p.deterministic() and p.references().subsetOf(known)]
+    if not of_left:
+        return node
+    made = join.withNewChildren(to_seq([_in_front_of_lateral_join(filtered(all_of(of_left), join.left()))]))
+    others = [p for p in parts if p not in of_left]
+    return filtered(all_of(others), made) if others else made
+
+
 def _inliner() -> JavaObject:
-    """The rule that inlines every WITH clause. Spark 4.3 has a third parameter, for the analyser's own use."""
+    """The rule that inlines every WITH clause, and drops those that nothing uses. Spark 4.3 has a third parameter, for
+    the analyser's own use."""
     rule = java_class(f"{CATALYST}.optimizer.InlineCTE")
     (constructor,) = rule._java_lang_class.getConstructors()
-    return rule(*(True, True, False)[: constructor.getParameterCount()])
+    return rule(*(True, False, False)[: constructor.getParameterCount()])
 
 
 def _has(plan: JavaObject, pattern: str) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._java_classes import frame_of
 from spark_ckpt.plan.analysed._nodes import Rows, filtered, relation, resolved
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.java_classes import frame_of
 
 JavaObject = Any
 

@@ -1,4 +1,5 @@
-"""``Intersect`` and ``Except``: Spark's own rules write them as joins of distinct rows. Driver; classic Spark."""
+"""``Distinct``, ``Intersect`` and ``Except``: Spark's own rules write them as aggregations, and joins of distinct rows.
+Driver; classic Spark."""
 
 from __future__ import annotations
 
@@ -27,3 +28,9 @@ def set_operation(of: Translation, node: JavaObject) -> Rows:
             "the stream is known when it has ended. An INTERSECT has the stream first"
         )
     return of.rows(applied(_RULES[kind], node))
+
+
+def distinct(of: Translation, node: JavaObject) -> Rows:
+    """What SQL calls DISTINCT is an aggregation without aggregates: in mode update, a row comes with each batch that
+    has it. The method ``distinct()`` is a ``Deduplicate``."""
+    return of.rows(applied("ReplaceDistinctWithAggregate", node))

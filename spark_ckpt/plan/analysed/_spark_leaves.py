@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_ckpt.plan._java_classes import frame_of
 from spark_ckpt.plan.analysed._nodes import Rows, output_of
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.spark_stream_rows import spark_stream_rows
 
 JavaObject = Any

@@ -12,10 +12,13 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan._in_arrow import RowColumns, Stays, StaysError
+from spark_ckpt.plan._java_classes import OPTION, attribute_id, frame_of, java_class
+from spark_ckpt.plan._static_in_arrow import check_types, join_columns
+from spark_ckpt.plan._static_side import StaticPlace
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
-    attribute_id,
     expression_class,
     filtered,
     named_as,
@@ -29,11 +32,7 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import carried_step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.in_arrow import RowColumns, Stays, StaysError
-from spark_ckpt.plan.java_classes import OPTION, frame_of, java_class
 from spark_ckpt.plan.spark_errors import unsupported
-from spark_ckpt.plan.static_in_arrow import check_types, join_columns
-from spark_ckpt.plan.static_side import StaticPlace
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI, JoinColumns
 from spark_ckpt.types import CONTROL_COLUMNS

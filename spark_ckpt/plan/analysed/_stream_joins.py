@@ -12,6 +12,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._event_time import event_time_among
+from spark_ckpt.plan._java_classes import EXPRESSION_UTILS, frame_of, java_class
+from spark_ckpt.plan._join_columns import JoinColumns, JoinPlan, SideColumns
+from spark_ckpt.plan._join_rules import INNER, Times, Until, grows, join_kind, until
+from spark_ckpt.plan._join_sides import LEFT, RIGHT
+from spark_ckpt.plan._join_wiring import JoinWiring, joined_rows
 from spark_ckpt.plan.analysed._join_conditions import JoinedSides, SplitCondition, conjuncts, time_bounds
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
@@ -29,12 +35,6 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.uids import given_uid
-from spark_ckpt.plan.event_time import event_time_among
-from spark_ckpt.plan.java_classes import EXPRESSION_UTILS, frame_of, java_class
-from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan, SideColumns
-from spark_ckpt.plan.join_rules import INNER, Times, Until, grows, join_kind, until
-from spark_ckpt.plan.join_sides import LEFT, RIGHT
-from spark_ckpt.plan.join_wiring import JoinWiring, joined_rows
 from spark_ckpt.plan.udf_plan import NodeCopies
 from spark_ckpt.state.joins.function import COUNTS
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_ckpt.plan.analysed._nodes import kind_of, output_of, relation, walk
-from spark_ckpt.plan.java_classes import CATALYST, java_class, to_seq
+from spark_ckpt.plan._java_classes import CATALYST, java_class, to_seq
+from spark_ckpt.plan.analysed._nodes import has_sub_query, kind_of, output_of, relation, walk
 from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.plan.udf_plan import seq_items
 
@@ -26,7 +26,7 @@ _RULES = (
 def refuse_aggregated_stream(node: JavaObject) -> None:
     """Raises ``InvalidInputError`` for a sub-query that Spark computes by an aggregation of the stream. Of what is
     below ``node``, only the columns count."""
-    if not node.containsPattern(java_class(f"{CATALYST}.trees.TreePattern").PLAN_EXPRESSION()):
+    if not has_sub_query(node):
         return
     made = node.withNewChildren(to_seq([relation(output_of(child)) for child in seq_items(node.children())]))
     for rule in _RULES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_ckpt.plan.java_classes import CATALYST, java_class
+from spark_ckpt.plan._java_classes import tree_node_tag
 
 JavaObject = Any
 
@@ -14,14 +14,10 @@ OWN = "spark_ckpt.method"
 
 def tag(node: JavaObject, name: str, value: str) -> JavaObject:
     """``node``, marked: the node itself is changed."""
-    node.setTagValue(_tag(name), value)
+    node.setTagValue(tree_node_tag(name), value)
     return node
 
 
 def tag_of(node: JavaObject, name: str) -> str | None:
-    found = node.getTagValue(_tag(name))
+    found = node.getTagValue(tree_node_tag(name))
     return str(found.get()) if found.isDefined() else None
-
-
-def _tag(name: str) -> JavaObject:
-    return java_class(f"{CATALYST}.trees.TreeNodeTag")(name)

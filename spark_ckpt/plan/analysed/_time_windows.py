@@ -11,9 +11,11 @@ from typing import Any
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._event_time import DELAY_KEY
+from spark_ckpt.plan._java_classes import attribute_id
+from spark_ckpt.plan._windows import WINDOW_KEYS, without_zone
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
-    attribute_id,
     fields_of,
     kind_of,
     named_as,
@@ -28,9 +30,7 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import python_step, step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.columns import free
-from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.udf_plan import items_of, seq_items
-from spark_ckpt.plan.windows import WINDOW_KEYS, without_zone
 from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
 
 JavaObject = Any
@@ -59,7 +59,8 @@ class TimeWindow:
         return without_zone(self.field)
 
     def is_column(self, attribute: JavaObject) -> bool:
-        return attribute_id(attribute) == attribute_id(self.column)
+        is_attribute = kind_of(attribute) == "AttributeReference"
+        return is_attribute and attribute_id(attribute) == attribute_id(self.column)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,12 @@ def _computes_others(node: JavaObject) -> bool:
 
 
 def _defined_by(node: JavaObject, wanted: JavaObject) -> JavaObject:
-    """The attribute that ``wanted`` is another name of in ``node``; else itself."""
+    """The attribute that ``wanted`` is another name of in ``node``, in some grouping set; else itself."""
+    if kind_of(node) == "Expand":
+        ids = [attribute_id(a) for a in output_of(node)]
+        place = ids.index(attribute_id(wanted)) if attribute_id(wanted) in ids else None
+        listed = [] if place is None else [items_of(p)[place] for p in seq_items(node.projections())]
+        return next((e for e in listed if kind_of(e) == "AttributeReference"), wanted)
     lists = {"Project": "projectList", "Aggregate": "aggregateExpressions"}
     if kind_of(node) in lists:
         for e in items_of(getattr(node, lists[kind_of(node)])()):

@@ -7,8 +7,9 @@ from collections import Counter
 from functools import cached_property
 from typing import Any
 
+from spark_ckpt.plan._java_classes import attribute_id
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
-from spark_ckpt.plan.analysed._nodes import Rows, attribute_id, control_attributes
+from spark_ckpt.plan.analysed._nodes import Rows, control_attributes
 from spark_ckpt.plan.lineage import WatermarkNode
 
 JavaObject = Any

@@ -13,14 +13,13 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from spark_ckpt.plan._java_classes import CATALYST, OPTION, frame_of, java_class, to_seq
 from spark_ckpt.plan.analysed._nodes import analysed, java_type, kind_of, new_attributes, relation
 from spark_ckpt.plan.analysed._tags import tag, tag_of
-from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.java_classes import CATALYST, OPTION, frame_of, java_class, to_seq
-from spark_ckpt.plan.lineage import Lineage, SourceNode
+from spark_ckpt.plan.chain import Recipe
+from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.spark_stream_rows import SparkStreamRows
 from spark_ckpt.plan.udf_plan import seq_items
-from spark_ckpt.runtime.stateless import with_control
 
 SparkDF = Any
 JavaObject = Any
@@ -48,12 +47,6 @@ class Stream:
     schema: StructType
     files: str = ""
     by_spark: Callable[..., SparkStreamRows] | None = None
-
-
-def source_stream(session: Any, source: SourceNode, schema: StructType) -> Stream:
-    """The stream that ``source`` reads."""
-    chain = Chain(source, with_control(schema))
-    return Stream(session, Recipe(lambda _ctx: chain), Lineage(1, (source,)), schema)
 
 
 def stream_frame(stream: Stream) -> SparkDF:

@@ -30,78 +30,196 @@ class How(Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """``by``: the handler, or Spark's rule. ``says``: for the page, and for who is refused: why, and what to write."""
+    """``by``: the handler, or Spark's rule. ``says``: for the page, and for who is refused: why, and what to write.
+    ``written``: what makes such a node in PySpark and SQL, for the page.
+    """
 
     nodes: tuple[str, ...]
     how: How
     by: str = ""
     says: str = ""
+    written: str = ""
 
 
 LEDGER = (
-    Entry(("Project",), How.ROW_BY_ROW, "projection", "columns are computed for data rows only; windows in Arrow"),
-    Entry(("Filter",), How.ROW_BY_ROW, "filter", "control rows pass; of a number of rows it says how many are kept"),
-    Entry(("Generate",), How.ROW_BY_ROW, "row by row", "data rows are multiplied, control rows come once"),
+    Entry(
+        ("Project",),
+        How.ROW_BY_ROW,
+        "projection",
+        "columns are computed for data rows only; windows in Arrow",
+        written="`select`, `selectExpr`, `withColumn`, `withColumnRenamed`, `drop`, `toDF`, `fillna`, `replace`, `to`",
+    ),
+    Entry(
+        ("Filter",),
+        How.ROW_BY_ROW,
+        "filter",
+        "control rows pass; of a number of rows it says how many are kept",
+        written="`where`, `filter`, `dropna`, HAVING, QUALIFY",
+    ),
+    Entry(
+        ("Generate",),
+        How.ROW_BY_ROW,
+        "row by row",
+        "data rows are multiplied, control rows come once",
+        written="`explode`, `posexplode`, `inline`, `stack`, LATERAL VIEW",
+    ),
     Entry(
         ("Repartition", "RepartitionByExpression", "RebalancePartitions"),
         How.ROW_BY_ROW,
         "row by row",
         "Spark moves rows; the place of a control row means nothing",
+        written="`repartition`, `repartitionByRange`, `coalesce`",
     ),
     Entry(
         ("SubqueryAlias", "View", "PipeOperator", "ResolvedHint"),
         How.NAMES,
         "names only",
         "columns are known by their ids",
+        written="`alias`, `hint`, views, `|>`",
     ),
-    Entry(("EventTimeWatermark",), How.ROW_BY_ROW, "watermark", "rows are numbered with their watermark's stream"),
+    Entry(
+        ("EventTimeWatermark",),
+        How.ROW_BY_ROW,
+        "watermark",
+        "rows are numbered with their watermark's stream",
+        written="`withWatermark`",
+    ),
     Entry(
         ("UpdateEventTimeWatermarkColumn",),
         How.ROW_BY_ROW,
         "output times",
         "the event time of what a processor puts out",
+        written="`eventTimeColumnName` of `transformWithState`",
     ),
-    Entry(("Sample",), How.ROW_BY_ROW, "sample", "rows are drawn anew with each batch"),
-    Entry(("Expand",), How.ROW_BY_ROW, "expand", "grouping sets, UNPIVOT, windows; control rows come once"),
+    Entry(
+        ("Sample",),
+        How.ROW_BY_ROW,
+        "sample",
+        "rows are drawn anew with each batch",
+        written="`sample`, `sampleBy`, TABLESAMPLE",
+    ),
+    Entry(
+        ("Expand",),
+        How.ROW_BY_ROW,
+        "expand",
+        "grouping sets, UNPIVOT, windows; control rows come once",
+        written="`rollup`, `cube`, `groupingSets`, `unpivot`, sliding `window`",
+    ),
     Entry(
         ("Join",),
         How.ROW_BY_ROW,
         "join",
         "a stream with a table; of two streams it is an operator, whose rows wait for each other",
+        written="`join`, `crossJoin`, `IN`, `EXISTS`",
     ),
-    Entry(("LateralJoin",), How.ROW_BY_ROW, "lateral join", "with a table, or what a generator makes of the row"),
-    Entry(("MapInArrow", "MapInPandas"), How.ROW_BY_ROW, "map rows", "the function sees data rows only"),
-    Entry(("CollectMetrics",), How.ROW_BY_ROW, "metrics", "`observe` measures data rows only"),
-    Entry(("Sort",), How.ROW_BY_ROW, "sort", "whole results of output mode complete"),
-    Entry(("GlobalLimit",), How.OPERATOR, "limit", "counts rows over time, or those of each whole result"),
-    Entry(("LocalLimit",), How.NAMES, "limit", "Spark puts it under `GlobalLimit`"),
-    Entry(("FlatMapGroupsInPandasWithState",), How.OPERATOR, "function with state", "`applyInPandasWithState`"),
-    Entry(("TransformWithStateInPySpark",), How.OPERATOR, "processor", "a table for each state variable"),
+    Entry(
+        ("LateralJoin",),
+        How.ROW_BY_ROW,
+        "lateral join",
+        "with a table, or what a generator makes of the row",
+        written="`lateralJoin`, LATERAL",
+    ),
+    Entry(
+        ("MapInArrow", "MapInPandas"),
+        How.ROW_BY_ROW,
+        "map rows",
+        "the function sees data rows only",
+        written="`mapInArrow`, `mapInPandas`",
+    ),
+    Entry(
+        ("AttachDistributedSequence",),
+        How.ROW_BY_ROW,
+        "numbers",
+        "the rows of a batch get numbers",
+        written="`zipWithIndex`",
+    ),
+    Entry(("CollectMetrics",), How.ROW_BY_ROW, "metrics", "`observe` measures data rows only", written="`observe`"),
+    Entry(("Sort",), How.ROW_BY_ROW, "sort", "whole results of output mode complete", written="`orderBy`, `sort`"),
+    Entry(
+        ("GlobalLimit",),
+        How.OPERATOR,
+        "limit",
+        "counts rows over time, or those of each whole result",
+        written="`limit`",
+    ),
+    Entry(("LocalLimit",), How.NAMES, "limit", "Spark puts it under `GlobalLimit`", written="`limit`"),
+    Entry(
+        ("FlatMapGroupsInPandasWithState",),
+        How.OPERATOR,
+        "function with state",
+        "`applyInPandasWithState`",
+        written="`groupBy().applyInPandasWithState`",
+    ),
+    Entry(
+        ("TransformWithStateInPySpark",),
+        How.OPERATOR,
+        "processor",
+        "a table for each state variable",
+        written="`groupBy().transformWithState`, `transformWithStateInPandas`",
+    ),
     Entry(
         ("FlatMapGroupsInPandas", "FlatMapGroupsInArrow"),
         How.ROW_BY_ROW,
         "batch groups",
         "`applyInPandas`, `applyInArrow`: the groups of a batch; the function sees data rows only",
+        written="`groupBy().applyInPandas`, `applyInArrow`",
     ),
     Entry(
         ("FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow"),
         How.ROW_BY_ROW,
         "batch cogroups",
         "the groups that two streams, or a stream and a table, have in a batch",
+        written="`groupBy().cogroup(...).applyInPandas`, `applyInArrow`",
     ),
-    Entry(("Union",), How.ROW_BY_ROW, "union", "the barriers of all sides are aligned behind it"),
-    Entry(("Aggregate",), How.OPERATOR, "aggregate", "keyed state under `uid(...)`"),
-    Entry(("Deduplicate", "DeduplicateWithinWatermark", "Distinct"), How.OPERATOR, "deduplicate", "keeps keys"),
+    Entry(
+        ("Union",),
+        How.ROW_BY_ROW,
+        "union",
+        "the barriers of all sides are aligned behind it",
+        written="`union`, `unionByName`",
+    ),
+    Entry(
+        ("Aggregate",),
+        How.OPERATOR,
+        "aggregate",
+        "keyed state under `uid(...)`",
+        written="`groupBy().agg`, `count`, `pivot`, `describe`, `subtract`",
+    ),
+    Entry(
+        ("Deduplicate", "DeduplicateWithinWatermark"),
+        How.OPERATOR,
+        "deduplicate",
+        "keeps keys",
+        written="`dropDuplicates`, `distinct`, `dropDuplicatesWithinWatermark`",
+    ),
+    Entry(
+        ("Distinct",),
+        How.OPERATOR,
+        "distinct",
+        "a rule of Spark's writes it as an aggregation of all columns",
+        written="SELECT DISTINCT, UNION",
+    ),
     Entry(
         ("Window",),
         How.OPERATOR,
         "ranks",
         "`row_number()`, `rank()` and `dense_rank()` that are filtered to the first rows of each key",
+        written="`row_number().over(...)` with a filter",
     ),
     # --- what rules of Spark's write as others
-    Entry(("WithCTE", "CTERelationDef", "CTERelationRef"), How.RULE, "InlineCTE", "each use of a WITH is built anew"),
     Entry(
-        ("Intersect", "Except"), How.OPERATOR, "set operation", "a rule of Spark's writes it as a join of distinct rows"
+        ("WithCTE", "CTERelationDef", "CTERelationRef"),
+        How.RULE,
+        "InlineCTE",
+        "each use of a WITH is built anew",
+        written="WITH",
+    ),
+    Entry(
+        ("Intersect", "Except"),
+        How.OPERATOR,
+        "set operation",
+        "a rule of Spark's writes it as a join of distinct rows",
+        written="`intersect`, `exceptAll`",
     ),
     # --- where rows begin
     Entry(
@@ -109,6 +227,7 @@ LEDGER = (
         How.SOURCE,
         "spark stream",
         "a stream that Spark itself reads rides under barriers",
+        written="`spark.readStream`",
     ),
     Entry(
         (
@@ -126,43 +245,56 @@ LEDGER = (
         ),
         How.STATIC,
         says="a table; a stream is joined with it",
+        written="`spark.read`, `createDataFrame`, `range`, `table`",
     ),
     # --- refused
     Entry(
         ("LimitAll", "Offset", "Tail"),
         How.REFUSED,
         says="a stream has no end that rows could be counted from: rank rows of each key by row_number() and a filter",
+        written="`offset`, `tail`, LIMIT ALL",
     ),
     Entry(
         ("AsOfJoin", "NearestByJoin", "DomainJoin", "OrderedJoin"),
         How.REFUSED,
         says="write the join by a range of time and a row_number() that is filtered to 1",
+        written="`nearestByJoin`, as-of joins",
     ),
     Entry(
         ("UnionLoop", "UnionLoopRef"),
         How.REFUSED,
         says="a recursive WITH over a stream would not end: compute the recursion over a table and join it",
+        written="WITH RECURSIVE",
     ),
     Entry(
         ("ScriptTransformation",),
         How.REFUSED,
         says="Spark would give control rows to the script: write mapInArrow, which sees data rows only",
+        written="TRANSFORM ... USING",
     ),
     Entry(
-        ("Transpose", "AttachDistributedSequence", "SequentialStreamingUnion", "Pivot", "PythonWorkerLogs"),
+        ("Transpose", "SequentialStreamingUnion", "Pivot", "PythonWorkerLogs"),
         How.REFUSED,
         says="it needs all rows at once, which a stream never has",
+        written="`transpose`, `pivot` without values",
     ),
-    Entry(("Zip",), How.REFUSED, says="Spark would pair control rows too: write one `select` of all the columns"),
+    Entry(
+        ("Zip",),
+        How.REFUSED,
+        says="Spark would pair control rows too: write one `select` of all the columns",
+        written="`zip`",
+    ),
     Entry(
         ("BinBy",),
         How.REFUSED,
         says="Spark would scale the values of control rows: return the bins as an array from a function, explode it",
+        written="BIN BY",
     ),
     Entry(
         ("MapPartitionsExternalUDF",),
         How.REFUSED,
         says="Spark would give control rows to the function: write mapInArrow, which sees data rows only",
+        written="functions of other languages",
     ),
     Entry(
         (
@@ -184,11 +316,13 @@ LEDGER = (
         ),
         How.REFUSED,
         says="an operation of Scala's or R's Datasets: control rows have no object. Write it in PySpark or SQL",
+        written="Datasets of Scala and R",
     ),
     Entry(
         ("ArrowEvalPythonUDTF", "BatchEvalPythonUDTF", "SQLTableFunction", "SQLFunctionNode"),
         How.REFUSED,
         says="Spark would call the table function for control rows: return an array from a function, and explode it",
+        written="Python table functions (UDTF)",
     ),
     # --- in no analysed query of a stream
     Entry(
@@ -339,10 +473,22 @@ def named() -> frozenset[str]:
 
 
 def ledger_table() -> str:
-    """The ledger for docs/design/front-door.md, in Markdown."""
+    """All of the ledger for docs/design/front-door.md, in Markdown."""
     lines = ["| nodes of Spark's plan | what becomes of them | |", "|---|---|---|"]
     for entry in LEDGER:
         names = ", ".join(f"`{node}`" for node in sorted(entry.nodes))
-        how = f"{entry.how.value}: `{entry.by}`" if entry.how is How.RULE else entry.how.value
-        lines.append(f"| {names} | {how} | {entry.says} |")
+        lines.append(f"| {names} | {_how(entry)} | {entry.says} |")
     return "\n".join(lines) + "\n"
+
+
+def written_table() -> str:
+    """What users write, for docs/methods.md, in Markdown."""
+    lines = ["| you write | what becomes of it | |", "|---|---|---|"]
+    for entry in LEDGER:
+        if entry.how is not How.ABSENT:
+            lines.append(f"| {entry.written.replace('|', '&#124;')} | {_how(entry)} | {entry.says} |")
+    return "\n".join(lines) + "\n"
+
+
+def _how(entry: Entry) -> str:
+    return f"{entry.how.value}: `{entry.by}`" if entry.how is How.RULE else entry.how.value

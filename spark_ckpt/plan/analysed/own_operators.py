@@ -3,17 +3,22 @@ Driver; classic Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import Column, GroupedData
 from pyspark.sql import functions as F
+from pyspark.sql.classic.dataframe import DataFrame
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import StructType
+from pyspark.util import PythonEvalType
 
+from spark_ckpt.plan._java_classes import attribute_id, frame_of
+from spark_ckpt.plan._keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan._own_operators import Groups, OwnOperator
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     analysed,
-    attribute_id,
     column_of,
     kind_of,
     named_as,
@@ -29,9 +34,7 @@ from spark_ckpt.plan.analysed._tags import OWN, tag
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.chain import Chain
-from spark_ckpt.plan.java_classes import frame_of
 from spark_ckpt.plan.key_columns import Keys
-from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan.udf_plan import items_of, seq_items
 
 SparkDF = Any
@@ -44,7 +47,15 @@ class NodeGroups(Groups):
     def columns_of(self, given: Sequence[Column]) -> list[str | None]:
         own = {attribute_id(a): str(a.name()) for a in output_of(analysed(self.df))}
         trees = seq_items(analysed(self.df.select(*given)).projectList()) if given else []
-        return [own[attribute_id(e)] if kind_of(e) == "AttributeReference" else None for e in trees]
+        # A window is an attribute, too: of the node that computes it.
+        return [own.get(attribute_id(e)) if kind_of(e) == "AttributeReference" else None for e in trees]
+
+    def applied(self, function: Callable[..., Any], schema: StructType) -> SparkDF:
+        """As PySpark's ``applyInArrow``, which finds columns by names, and none with a dot or a backtick."""
+        over = pandas_udf(function, schema, PythonEvalType.SQL_GROUPED_MAP_ARROW_UDF)
+        called = over(*map(column_of, output_of(analysed(self.df))))
+        jvm = self.df.groupBy(*self.by)._jgd.flatMapGroupsInArrow(called._jc)
+        return DataFrame(jvm, self.df.sparkSession)
 
     def operator(self, method: str, *given: Any, **how: Any) -> SparkDF:
         made = super().operator(method, *given, **how)

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._build import name_operators, name_sources
+from spark_ckpt.plan._event_time import without_notes
 from spark_ckpt.plan.analysed._aggregates import aggregate
 from spark_ckpt.plan.analysed._batch_groups import batch_cogroups, batch_groups
 from spark_ckpt.plan.analysed._duplicates import deduplicate
@@ -25,15 +26,17 @@ from spark_ckpt.plan.analysed._nodes import (
     analysed,
     is_stream_join,
     kind_of,
+    place_in_sql,
     with_names,
 )
+from spark_ckpt.plan.analysed._numbers import numbered
 from spark_ckpt.plan.analysed._ordered import limit, sort
 from spark_ckpt.plan.analysed._python_functions import map_rows
 from spark_ckpt.plan.analysed._ranks import check_numbers_stay, filtered, ranked
 from spark_ckpt.plan.analysed._row_by_row import names_only, row_by_row
 from spark_ckpt.plan.analysed._rules import in_stream_form
 from spark_ckpt.plan.analysed._samples import sample
-from spark_ckpt.plan.analysed._sets import set_operation
+from spark_ckpt.plan.analysed._sets import distinct, set_operation
 from spark_ckpt.plan.analysed._spark_leaves import spark_stream
 from spark_ckpt.plan.analysed._static_joins import static_join
 from spark_ckpt.plan.analysed._stream_joins import stream_join
@@ -44,15 +47,17 @@ from spark_ckpt.plan.analysed._unions import union
 from spark_ckpt.plan.analysed.job_graph import JobGraph, Step
 from spark_ckpt.plan.analysed.ledger import How, entry_of
 from spark_ckpt.plan.chain import Recipe
-from spark_ckpt.plan.event_time import without_notes
+from spark_ckpt.plan.columns import refuse_reserved
 from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.refused_types import refuse_unwritable
 from spark_ckpt.runtime.stateless import arrow_schema, nullable
+from spark_ckpt.types import CONTROL_COLUMNS
 
 SparkDF = Any
 JavaObject = Any
 _FIELDS = 25
 """How many columns of a node are shown, as Spark has it."""
+_PLACE = "In the SQL text it is"
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,11 @@ def translated(session: Any, df: SparkDF) -> Translated:
 
     Raises ``InvalidInputError`` for what the ledger refuses, naming the operation.
     """
+    if not df.isStreaming:
+        raise InvalidInputError(
+            "expected a DataFrame that reads a stream, as of ckpt.readStream, found one of tables alone: write it by "
+            "df.write"
+        )
     plan = in_stream_form(analysed(df))
     walk = Walk(session, streams_in(plan))
     rows = with_names(walk.rows(plan), df.columns)
@@ -104,10 +114,22 @@ class Walk(Translation):
 
     def rows(self, node: JavaObject) -> Rows:
         beside, self.steps = self.steps, []
-        made = self._made(node)
+        made = self._located(node)
         step = Step(kind_of(node), partial(node.simpleString, _FIELDS), self.steps, made.lineage)
         self.steps = [*beside, step]
         return made
+
+    def _located(self, node: JavaObject) -> Rows:
+        """A refusal says where in the user's SQL text the node is written; the innermost one that has a place."""
+        try:
+            made = self._made(node)
+            refuse_reserved([n for n in made.schema.names if n.lower() in CONTROL_COLUMNS], kind_of(node))
+            return made
+        except InvalidInputError as refused:
+            place = None if _PLACE in str(refused) else place_in_sql(node)
+            if place is not None:
+                refused.args = (f"{refused}. {_PLACE} {place}", *refused.args[1:])
+            raise
 
     def _made(self, node: JavaObject) -> Rows:
         stream = self._streams.rows(node)
@@ -116,7 +138,8 @@ class Walk(Translation):
         kind = kind_of(node)
         entry = entry_of(kind)
         if entry.how is How.REFUSED or entry.by not in HANDLERS:
-            raise InvalidInputError(f"{kind}: {entry.says}. Spark's plan of it: {node.simpleString(200)}")
+            written = f"{kind} ({entry.written})" if entry.written else kind
+            raise InvalidInputError(f"{written}: {entry.says}. Spark's plan of it: {node.simpleString(200)}")
         return HANDLERS[entry.by](self, node)
 
 
@@ -144,6 +167,7 @@ HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
     "batch cogroups": batch_cogroups,
     "batch groups": batch_groups,
     "deduplicate": deduplicate,
+    "distinct": distinct,
     "expand": expansion,
     "filter": filtered,
     "function with state": function_with_state,
@@ -152,6 +176,7 @@ HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
     "limit": limit,
     "map rows": map_rows,
     "metrics": metrics,
+    "numbers": numbered,
     "output times": output_times,
     "processor": processor,
     "ranks": ranked,

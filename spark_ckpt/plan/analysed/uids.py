@@ -9,15 +9,16 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name
+from spark_ckpt.plan._keyed_operator import no_operator, uid_of_use
 from spark_ckpt.plan.analysed._filters_in_front import keeps_state
 from spark_ckpt.plan.analysed._nodes import analysed, kind_of
 from spark_ckpt.plan.analysed._tags import tag, tag_of
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.keyed_operator import no_operator, uid_of_use
 
-SparkDF = Any
 JavaObject = Any
 
 _TAG = "spark_ckpt.uid"
@@ -27,7 +28,7 @@ _NAMES_COLUMNS = ("Project", "SubqueryAlias")
 """What Spark puts on top of an operator by itself: a projection that names results, an alias."""
 
 
-def with_uid(df: SparkDF, uid: str) -> SparkDF:
+def with_uid(df: DataFrame, uid: str) -> DataFrame:
     """``df``, whose operator keeps its state under ``uid``.
 
     Raises ``TopologyError`` for what is no name, ``InvalidInputError`` where ``df`` does not end with an operator that

@@ -18,12 +18,13 @@ from pyspark.sql.connect import plan as P
 from spark_ckpt import agg
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.aggregates import ALL_ROWS, Split, rules_of, split_aggregates
+from spark_ckpt.plan._aggregates import ALL_ROWS, Split, rules_of, split_aggregates
+from spark_ckpt.plan._key_types import check_key
+from spark_ckpt.plan._keyed_operator import keyed_rows
+from spark_ckpt.plan._windows import in_place
 from spark_ckpt.plan.carried_keys import carried, given_back, is_carried
 from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.key_columns import Keys, stored_name
-from spark_ckpt.plan.key_types import check_key
-from spark_ckpt.plan.keyed_operator import keyed_rows
 from spark_ckpt.plan.relations._columns import bare, column, place_of
 from spark_ckpt.plan.relations._grouping_sets import NUMBER, NumberedSet, sets_of
 from spark_ckpt.plan.relations._pivots import check_values_end, of_values, pivoted_twice
@@ -42,7 +43,6 @@ from spark_ckpt.plan.relations._windows import (
     without_shown,
 )
 from spark_ckpt.plan.relations.uids import given_uid
-from spark_ckpt.plan.windows import in_place
 from spark_ckpt.runtime.grouping_sets import ExpandSets
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.runtime.windows import ShowWindows

@@ -20,9 +20,9 @@ from spark_ckpt.plan._batch_groups import (
     have_to_meet,
     together,
 )
+from spark_ckpt.plan._event_time import kept_by_name
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_reserved
-from spark_ckpt.plan.event_time import kept_by_name
 from spark_ckpt.plan.relations._columns import bare, column, place_of
 from spark_ckpt.plan.relations._python_functions import function_of
 from spark_ckpt.plan.relations._row_by_row import step

@@ -10,8 +10,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.connect import expressions as E
 
+from spark_ckpt.plan._condition import name_of
 from spark_ckpt.plan._connect_scope import parts_of
-from spark_ckpt.plan.condition import name_of
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.types import CTL
 

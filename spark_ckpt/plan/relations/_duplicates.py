@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from spark_ckpt.plan._distinct_by import DISTINCT, DROP_DUPLICATES, WITHIN, DistinctBy
+from spark_ckpt.plan._keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan.chain import Chain
-from spark_ckpt.plan.distinct_by import DISTINCT, DROP_DUPLICATES, WITHIN, DistinctBy
-from spark_ckpt.plan.keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan.relations._translation import Rows, Translation, with_own_names
 from spark_ckpt.plan.relations.uids import given_uid
 

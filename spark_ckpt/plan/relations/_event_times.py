@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from spark_ckpt.plan._event_time import DELAY_KEY, mark_stream
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.event_time import DELAY_KEY, mark_stream
 from spark_ckpt.plan.lineage import WatermarkNode
 from spark_ckpt.plan.relations._translation import Rows, Translation, renamed, with_own_names
 from spark_ckpt.runtime.stateless import MarkStream, with_control

@@ -17,9 +17,11 @@ from pyspark.sql import types as T
 from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._connect_scope import parts_of
 from spark_ckpt.plan.columns import quoted, unquoted
 from spark_ckpt.plan.relations._translation import Part, Rows
-from spark_ckpt.plan.relations._tree import alias_of, ids_in, with_expressions
+from spark_ckpt.plan.relations._tree import alias_of, ids_in, walk, with_expressions
 from spark_ckpt.types import CONTROL_COLUMNS
 
 Relation = Any
@@ -51,7 +53,14 @@ def apart(rows: Rows, made: Relation) -> Relation:
         one = P.SubqueryAlias(P.Project(P.SQL("SELECT 1"), listed), alias)
         base = P.LateralJoin(base, one, None, "inner") if listed else base
     columns = [F.col(found[i]) for i in range(len(rows.shown))]
-    return P.Project(base, [*columns, *(F.col(name) for name in CONTROL_COLUMNS)])
+    done = P.Project(base, [*columns, *(F.col(name) for name in CONTROL_COLUMNS)])
+    done._ckpt_apart = True
+    return done
+
+
+def is_apart(node: Relation) -> bool:
+    """Whether :func:`apart` is below it. Else its columns are known as the user's relations made them."""
+    return any(getattr(each, "_ckpt_apart", False) for each in walk(node))
 
 
 def _held(value: Column, name: str, field: T.StructField) -> Column:
@@ -75,9 +84,20 @@ def located(node: Relation, rows: Rows) -> Relation:
         other = next((part for part in rows.parts if at in part.columns), None)
         if at is not None and other is not None:
             return E.ColumnReference(f"{quoted(_alias(other))}.{quoted(other.columns[at])}")
+        _check_shown(found[0], e)
         return E.ColumnReference(f"{quoted(_alias(found[0]))}.{e._unparsed_identifier}")
 
     return with_expressions(node, put)
+
+
+def _check_shown(part: Part, e: Expression) -> None:
+    """Spark has raised for what is not there at all: what is left are columns that it hides."""
+    name = parts_of(e._unparsed_identifier)[0]
+    if name.lower() not in {known.lower() for known in part.columns.values()}:
+        raise InvalidInputError(
+            f"{name}: a join by names shows it once, and over Spark Connect its values of this side are gone. Join "
+            f'by a condition, a["{name}"] == b["{name}"], which shows both'
+        )
 
 
 def parts_behind(rows: Rows, out: T.StructType) -> tuple[Part, ...]:

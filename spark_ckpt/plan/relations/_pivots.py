@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.connect import plan as P
 
-from spark_ckpt.plan.aggregates import OfValues
+from spark_ckpt.plan._aggregates import OfValues
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.relations._translation import Translation

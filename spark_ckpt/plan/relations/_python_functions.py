@@ -6,8 +6,8 @@ from typing import Any
 
 from pyspark.util import PythonEvalType
 
+from spark_ckpt.plan._event_time import kept_by_name
 from spark_ckpt.plan.chain import Chain, Recipe, in_python
-from spark_ckpt.plan.event_time import kept_by_name
 from spark_ckpt.plan.refused_types import refuse_in_pandas
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of, with_own_names
 from spark_ckpt.plan.session_confs import pandas_options

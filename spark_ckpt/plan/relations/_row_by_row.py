@@ -10,13 +10,14 @@ from pyspark.sql import types as T
 from pyspark.sql.connect import plan as P
 from pyspark.sql.connect.dataframe import DataFrame
 
+from spark_ckpt.plan._generators import for_control_rows
+from spark_ckpt.plan._in_arrow import Stays
+from spark_ckpt.plan._in_arrow_connect import in_arrow
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.generators import for_control_rows
-from spark_ckpt.plan.in_arrow import Stays, in_arrow
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.relations._columns import is_text
 from spark_ckpt.plan.relations._control_rows import aliased, carried
-from spark_ckpt.plan.relations._parts import apart, located, marked, parts_behind
+from spark_ckpt.plan.relations._parts import apart, is_apart, located, marked, parts_behind
 from spark_ckpt.plan.relations._translation import Part, Rows, Translation, own_names, rows_of
 from spark_ckpt.plan.relations._tree import alias_of, all_parts, empty, ids_in, kind_of, known_as
 from spark_ckpt.plan.udf_plan import for_data_rows
@@ -40,7 +41,9 @@ def step(of: Translation, node: Relation, rows: Rows) -> Rows:
     _check_texts(of, placed, rows)
 
     def in_spark(df: DataFrame) -> DataFrame:
-        return over_frame(of, placed, rows, df, lambda child: carried(of, placed, rows, child))
+        return over_frame(
+            of, node, rows, df, lambda child: carried(of, placed if is_apart(child) else node, rows, child)
+        )
 
     def make(ctx: Any) -> Chain:
         if isinstance(here, Stays):
@@ -100,7 +103,8 @@ def under_names(node: Relation, rows: Rows, df: DataFrame) -> Relation:
         alias = alias_of(rows.plan)
         made = made if alias is None else aliased(P.SubqueryAlias(None, alias), made)
         made = known_as(made, rows.plan._plan_id)
-    asked = ids_in(rows.plan).intersection(getattr(e, "_plan_id", None) for e in all_parts(node))
+    placed = located(node, rows) if is_apart(made) else node
+    asked = ids_in(rows.plan).intersection(getattr(e, "_plan_id", None) for e in all_parts(placed))
     for plan_id in asked - ids_in(made):
         made = known_as(made, plan_id)
     return made

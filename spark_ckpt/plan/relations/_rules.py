@@ -11,6 +11,7 @@ from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.relations._filters_in_front import bare, in_front, optimized
+from spark_ckpt.plan.relations._filters_of_joins import sides_in_front
 from spark_ckpt.plan.relations._translation import Translation
 from spark_ckpt.plan.relations._tree import children_of, kind_of, known_as, with_children
 from spark_ckpt.plan.relations.leaves import any_stream, stream_of
@@ -34,6 +35,8 @@ def _all(node: Relation) -> list[Relation]:
 
 def _moved(of: Translation, node: Relation) -> Relation:
     made = with_children(node, [_moved(of, child) for child in children_of(node)])
+    if kind_of(made) == "Join" and of.reads_stream(made.left) and of.reads_stream(made.right):
+        return sides_in_front(of, made)
     return in_front(of, made) if kind_of(made) in ("Filter", "NADrop") else made
 
 

@@ -12,14 +12,14 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._event_time import DELAY_KEY
+from spark_ckpt.plan._windows import WINDOW_KEYS, SessionWindow, time_window
 from spark_ckpt.plan.columns import free, quoted
-from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.key_columns import stored_name
 from spark_ckpt.plan.relations._columns import bare, column, place_of
 from spark_ckpt.plan.relations._row_by_row import python_step, step
 from spark_ckpt.plan.relations._translation import Rows, Translation, with_own_names
 from spark_ckpt.plan.relations._windows import is_call, is_window, with_time
-from spark_ckpt.plan.windows import WINDOW_KEYS, SessionWindow, time_window
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.windows import AssignSessions, ShowSessions, TakeSessions
 

@@ -13,6 +13,7 @@ from functools import partial, reduce
 from operator import and_
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.connect import expressions as E
@@ -20,19 +21,29 @@ from pyspark.sql.connect import plan as P
 from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._in_arrow import Stays
+from spark_ckpt.plan._static_in_arrow import joined_in_arrow
+from spark_ckpt.plan._static_side import StaticPlace
+from spark_ckpt.plan._trying import unlogged
+from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.relations._columns import column, is_control, is_data
+from spark_ckpt.plan.relations._columns import column, identifier_of, is_control, is_data
 from spark_ckpt.plan.relations._control_rows import control_last
-from spark_ckpt.plan.relations._row_by_row import carried_step
+from spark_ckpt.plan.relations._parts import joined_parts
+from spark_ckpt.plan.relations._row_by_row import carried_step, under_names
 from spark_ckpt.plan.relations._stream_joins import stream_join
-from spark_ckpt.plan.relations._translation import Rows, Translation
+from spark_ckpt.plan.relations._translation import Part, Rows, Translation, own_names, rows_of
+from spark_ckpt.plan.relations._tree import empty, ids_in, rewritten
 from spark_ckpt.plan.spark_errors import unsupported
+from spark_ckpt.runtime.stateless import with_control
+from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI, JoinColumns
 from spark_ckpt.types import CONTROL_COLUMNS
 
 Relation = Any
 
-_MATCH = "__ckpt_match"
+_MATCH, _LEFT = "__ckpt_match", "__ckpt_left_"
 _PREFIX = "JOIN_TYPE_"
+_KINDS = {"INNER": INNER, "LEFT_OUTER": LEFT, "RIGHT_OUTER": LEFT, "LEFT_SEMI": SEMI, "LEFT_ANTI": ANTI}
 _KEEPS_STREAM = {True: ("LEFT_OUTER", "LEFT_ANTI"), False: ("RIGHT_OUTER",)}
 
 
@@ -55,14 +66,46 @@ class _StaticJoin:
         """The join over the relation of the stream, control columns included."""
         if self.kind == "INNER":
             return control_last(self._matched(stream, self.table))
-        if self.kind == "LEFT_SEMI":
+        if self.kind == "LEFT_SEMI" and self.names:
             return control_last(self._matched(stream, self._keys_once()))
+        if self.kind == "LEFT_SEMI":
+            return self._existing(stream)
         return control_last(self._joined(stream, self.table, self.kind))
 
     def _keys_once(self) -> Relation:
         """Of the table, for a left semi join: then each row finds one at most."""
         keys = P.Project(self.table, [_of(self.table, name) for name in self.names])
         return P.Deduplicate(keys, all_columns_as_keys=True)
+
+    def _existing(self, stream: Relation) -> Relation:
+        """In the sub-query, names are those of the table: what is of the stream gets a name of its own there."""
+        outer: dict[str, Column] = {}
+
+        def put(e: Any) -> Any:
+            if identifier_of(e) is None and isinstance(e, E.SQLExpression):
+                raise InvalidInputError(
+                    f"Join: over Spark Connect, which side {e._expr!r} is of is not known in a left semi join; write "
+                    'its condition without SQL text, as in stream["k"] == table["k"]'
+                )
+            if identifier_of(e) is None or self._of_table(e):
+                return None
+            name = f"{_LEFT}{len(outer)}"
+            outer[name] = column(e)
+            return F.col(name).outer()._expr
+
+        condition = column(rewritten(self._condition([])._expr, put))
+        found = self.of.frame(P.Filter(self.table, condition)).exists()
+        wide = P.WithColumns(stream, list(outer), list(outer.values())) if outer else stream
+        return control_last(P.Drop(P.Filter(wide, is_control() | found), list(outer)))
+
+    def _of_table(self, e: Any) -> bool:
+        if getattr(e, "_plan_id", None) is not None:
+            return e._plan_id in ids_in(self.table)
+        try:
+            with unlogged():
+                return bool(self.of.schema(P.Project(self.table, [column(e)])))
+        except PySparkException:
+            return False
 
     def _matched(self, stream: Relation, table: Relation) -> Relation:
         marked = P.Project(table, [column(E.UnresolvedStar(None)), F.lit(True).alias(_MATCH)])
@@ -120,12 +163,58 @@ def join(of: Translation, node: Relation) -> Rows:
             f"{kind} join with a streaming DataFrame/Dataset on the {side} and a static DataFrame/DataSet on the "
             "other side not supported: that none of a stream's rows matches is known when it has ended"
         )
-    if made.kind == "LEFT_SEMI" and not made.names:
-        raise InvalidInputError(
-            "Join: over Spark Connect a left semi join with a table is one by names, as in "
-            'stream.join(table, ["k"], "left_semi")'
-        )
-    rows = of.rows(node.left if left else node.right)
-    out = carried_step(of, node, rows, partial(_StaticJoin.over, made), "a join with a table")
-    keeps = made.kind in ("LEFT_OUTER", "RIGHT_OUTER")
-    return out if keeps else replace(out, lineage=out.lineage.with_watermarks_told())
+    return _placed(of, made, of.rows(node.left if left else node.right))
+
+
+def _placed(of: Translation, made: _StaticJoin, rows: Rows) -> Rows:
+    """In Python, where the rows are there and the table is small enough; else in Spark."""
+    in_spark = carried_step(of, made.node, rows, partial(_StaticJoin.over, made), "a join with a table")
+    place = StaticPlace(_in_arrow(of, made, rows), of.frame(made.table))
+    full = with_control(in_spark.schema)
+
+    def make(ctx: Any) -> Chain:
+        return place.joined(ctx, ctx.chain(rows.recipe), full) or in_spark.recipe.make(ctx)
+
+    lineage = replace(rows.lineage, places=(*rows.lineage.places, f"Join: {place.told}"))
+    lineage = lineage if made.kind in ("LEFT_OUTER", "RIGHT_OUTER") else lineage.with_watermarks_told()
+    recipe = Recipe(make, (rows.recipe,))
+    return replace(in_spark, recipe=recipe, lineage=lineage, parts=_parts(of, made, rows))
+
+
+def _in_arrow(of: Translation, made: _StaticJoin, rows: Rows) -> JoinColumns | Stays:
+    if not made.stream_left or own_names(rows.shown) != list(rows.shown):
+        return Stays("the table is on the left" if not made.stream_left else "several columns have one name")
+    by_name = replace(rows, parts=())
+    before = of.frame(under_names(made.node, by_name, of.frame(empty(with_control(rows.schema)))))
+    on: Any = made.names or None
+    if on is None and made.node.on is not None:
+        on = reduce(and_, made.node.on) if isinstance(made.node.on, list) else made.node.on
+    try:
+        result = of.frame(made.over(before._plan))
+        _ = result.schema
+    except PySparkException:
+        return Stays("it knows a column by an alias of before")
+    return joined_in_arrow(before, of.frame(made.table), on, _KINDS[made.kind], result)
+
+
+def _parts(of: Translation, made: _StaticJoin, rows: Rows) -> tuple[Part, ...]:
+    """Whose columns come out where. Of a join by names, those are none that only one side has."""
+    table = made.table
+    names = [list(rows.shown), list(of.schema(table).names)]
+    by = made.names
+    keeps = [[not made._is_key(name, by) for name in side] for side in names]
+    sides = [rows, rows_of(rows.recipe, rows.lineage, table, of.schema(table))]
+    if not made.stream_left:
+        names, keeps, sides = names[::-1], keeps[::-1], sides[::-1]
+    if made.kind in ("LEFT_SEMI", "LEFT_ANTI"):
+        keeps[1] = [False] * len(names[1])
+    places: list[list[int | None]] = []
+    at = len(by)
+    for side in keeps:
+        places.append([at + sum(side[:i]) if kept else None for i, kept in enumerate(side)])
+        at += sum(side)
+    stream = 0 if made.stream_left else 1
+    for number, key in enumerate(by):  # of an outer join, and of an inner one, they are the stream's
+        own = next(i for i, name in enumerate(names[stream]) if of.same_name(name, key))
+        places[stream][own] = number
+    return joined_parts(sides, places, ({}, {}))

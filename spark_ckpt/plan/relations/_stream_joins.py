@@ -16,13 +16,13 @@ from pyspark.sql.connect import plan as P
 from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._event_time import event_time_among
+from spark_ckpt.plan._join_columns import JoinColumns, JoinPlan, SideColumns
+from spark_ckpt.plan._join_condition import Parts
+from spark_ckpt.plan._join_rules import INNER, Times, Until, grows, join_kind, until
+from spark_ckpt.plan._join_sides import LEFT, RIGHT
+from spark_ckpt.plan._join_wiring import JoinWiring, joined_rows
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.event_time import event_time_among
-from spark_ckpt.plan.join_columns import JoinColumns, JoinPlan, SideColumns
-from spark_ckpt.plan.join_condition import Parts
-from spark_ckpt.plan.join_rules import INNER, Times, Until, grows, join_kind, until
-from spark_ckpt.plan.join_sides import LEFT, RIGHT
-from spark_ckpt.plan.join_wiring import JoinWiring, joined_rows
 from spark_ckpt.plan.relations._columns import column
 from spark_ckpt.plan.relations._join_conditions import JoinedSides, SplitCondition
 from spark_ckpt.plan.relations._parts import joined_parts

@@ -12,6 +12,7 @@ from pyspark.sql.connect import expressions as E
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._connect_scope import parts_of
 from spark_ckpt.plan._sql_expressions import read
+from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.relations._columns import bare
 from spark_ckpt.plan.relations._translation import Translation
 from spark_ckpt.plan.relations._tree import (
@@ -24,7 +25,6 @@ from spark_ckpt.plan.relations._tree import (
     with_expressions,
 )
 from spark_ckpt.plan.relations._windows import is_window
-from spark_ckpt.plan.trying import unlogged
 
 Relation = Any
 Expression = Any

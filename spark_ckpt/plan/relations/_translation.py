@@ -10,14 +10,15 @@ from functools import cached_property
 from typing import Any
 
 from pyspark.sql import types as T
+from pyspark.sql.connect import plan as P
 from pyspark.sql.connect.dataframe import DataFrame
 
+from spark_ckpt.plan._keyed_operator import Upstream
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import free, is_case_sensitive
-from spark_ckpt.plan.keyed_operator import Upstream
 from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.relations._names import TEXTS
-from spark_ckpt.plan.relations._tree import children_of, kind_of
+from spark_ckpt.plan.relations._tree import children_of, cut_off, kind_of
 from spark_ckpt.plan.relations.leaves import stream_of
 from spark_ckpt.runtime.operations import Renamed
 from spark_ckpt.runtime.stateless import with_control
@@ -122,8 +123,10 @@ def with_names(rows: Rows, names: list[str]) -> Rows:
     full = with_control(schema)
 
     def make(ctx: Any) -> Chain:
-        chain = ctx.chain(rows.recipe)
-        return chain.either(Renamed(full.names), lambda frame: frame.toDF(*full.names), full)
+        def in_spark(frame: DataFrame) -> DataFrame:
+            return DataFrame(cut_off(P.ToDF(frame._plan, full.names)), frame.sparkSession)
+
+        return ctx.chain(rows.recipe).either(Renamed(full.names), in_spark, full)
 
     return replace(rows, recipe=Recipe(make, (rows.recipe,)), schema=schema)
 

@@ -38,10 +38,16 @@ def children_of(node: Relation) -> list[Relation]:
 
 
 def walk(node: Relation) -> Iterator[Relation]:
-    """``node`` and all relations below it."""
+    """``node`` and all relations below it, but not below one that is cut off."""
     yield node
-    for child in children_of(node):
+    for child in [] if getattr(node, "_ckpt_cut", False) else children_of(node):
         yield from walk(child)
+
+
+def cut_off(node: Relation) -> Relation:
+    """``node``, whose columns are no more known as those of relations below it are."""
+    node._ckpt_cut = True
+    return node
 
 
 def ids_in(node: Relation) -> set[int]:

@@ -19,14 +19,14 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._event_time import DELAY_KEY
+from spark_ckpt.plan._windows import WINDOW_KEYS, WINDOWS, SessionWindow, time_window, without_zone
+from spark_ckpt.plan._windows import TimeWindow as Call
 from spark_ckpt.plan.columns import free, quoted
-from spark_ckpt.plan.event_time import DELAY_KEY
 from spark_ckpt.plan.relations._columns import bare, column, is_whole, place_of
 from spark_ckpt.plan.relations._row_by_row import python_step, step
 from spark_ckpt.plan.relations._translation import Rows, Translation, with_own_names
 from spark_ckpt.plan.relations._tree import all_parts, kind_of, over, parts_of, rewritten, walk
-from spark_ckpt.plan.windows import WINDOW_KEYS, WINDOWS, SessionWindow, time_window, without_zone
-from spark_ckpt.plan.windows import TimeWindow as Call
 from spark_ckpt.runtime.stateless import Project
 from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
 from spark_ckpt.types import CONTROL_COLUMNS

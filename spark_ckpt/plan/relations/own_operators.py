@@ -10,10 +10,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.connect import plan as P
 
+from spark_ckpt.plan._keyed_operator import keyed_rows
 from spark_ckpt.plan._own_operators import Groups, OwnOperator
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.key_columns import Keys
-from spark_ckpt.plan.keyed_operator import keyed_rows
 from spark_ckpt.plan.relations._columns import bare, column, name_among
 from spark_ckpt.plan.relations._python_functions import function_of
 from spark_ckpt.plan.relations._row_by_row import step

@@ -12,6 +12,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.analysed.job_graph import Step
 from spark_ckpt.plan.analysed.ledger import Entry, How, entry_of
 from spark_ckpt.plan.analysed.translate import Translated
+from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.relations._aggregates import aggregate
 from spark_ckpt.plan.relations._batch_groups import batch_cogroups, batch_groups
 from spark_ckpt.plan.relations._duplicates import deduplicate
@@ -29,13 +30,14 @@ from spark_ckpt.plan.relations._static_joins import join
 from spark_ckpt.plan.relations._summaries import summary
 from spark_ckpt.plan.relations._texts import with_texts_read
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of
-from spark_ckpt.plan.relations._tree import all_parts, kind_of
+from spark_ckpt.plan.relations._tree import all_parts, kind_of, known_as
 from spark_ckpt.plan.relations._unions import union
 from spark_ckpt.plan.relations._windows import call_in, with_window
 from spark_ckpt.plan.relations.leaves import stream_of
 from spark_ckpt.plan.relations.own_operators import asked_of, own_operator
 from spark_ckpt.plan.spark_errors import no_window_function
-from spark_ckpt.runtime.stateless import nullable
+from spark_ckpt.plan.spark_stream_rows import spark_stream_rows
+from spark_ckpt.runtime.stateless import nullable, with_control
 
 SparkDF = Any
 Relation = Any
@@ -113,6 +115,17 @@ def grouped(of: Translation, node: Relation) -> Rows:
     return batch_groups(of, node) if asked is None else own_operator(of, node, asked)
 
 
+def spark_stream(of: Translation, node: Relation) -> Rows:
+    """A stream that Spark itself reads, with barriers beside its rows."""
+    made = spark_stream_rows(of.spark, of.frame(node), None)
+    full = with_control(made.schema)
+
+    def make(ctx: Any) -> Chain:
+        return Chain(of.frame(known_as(ctx.frame(made.recipe)._plan, node._plan_id)), full)
+
+    return rows_of(Recipe(make, (made.recipe,)), made.lineage, node, made.schema)
+
+
 HANDLERS: dict[str, Callable[[Translation, Relation], Rows]] = {
     "projection": computed,
     "row by row": computed,
@@ -132,6 +145,7 @@ HANDLERS: dict[str, Callable[[Translation, Relation], Rows]] = {
     "processor": processor,
     "sample": sample,
     "sort": sort,
+    "spark stream": spark_stream,
     "union": union,
     "watermark": watermark,
 }

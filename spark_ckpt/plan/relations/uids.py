@@ -9,12 +9,13 @@ from typing import Any
 
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name
+from spark_ckpt.plan._keyed_operator import no_operator, uid_of_use
 from spark_ckpt.plan.analysed.ledger import How, entry_of
-from spark_ckpt.plan.keyed_operator import no_operator, uid_of_use
 from spark_ckpt.plan.relations._names import node_of
 from spark_ckpt.plan.relations._python_functions import function_of
 from spark_ckpt.plan.relations._translation import Translation
-from spark_ckpt.plan.relations._tree import kind_of
+from spark_ckpt.plan.relations._tree import kind_of, walk
+from spark_ckpt.plan.relations.leaves import stream_of
 
 SparkDF = Any
 Relation = Any
@@ -51,4 +52,10 @@ def name_below(node: Relation, inner: Relation, suffix: str) -> None:
 def is_operator(node: Relation) -> bool:
     if kind_of(node) == "GroupMap":
         return hasattr(function_of(node), "asked")
+    if kind_of(node) == "Join":
+        return _reads_stream(node.left) and _reads_stream(node.right)
     return entry_of(node_of(node) or "").how is How.OPERATOR
+
+
+def _reads_stream(node: Relation) -> bool:
+    return any(stream_of(each) is not None or getattr(each, "_is_streaming", False) for each in walk(node))

@@ -25,8 +25,6 @@ Add = Callable[[np.ndarray], np.ndarray]
 class Accumulator(ABC):
     """One aggregate of one column. Name, array and type of the column are None where whole rows are counted."""
 
-    can_run = True
-    """Whether ``running`` is available."""
     can_begin = True
     """Whether keys that are there already can have no partial of it yet: whether ``nothing`` is true."""
 
@@ -175,8 +173,6 @@ class Extreme(Chosen):
 class Edge(Chosen):
     """First or last value in order of arrival."""
 
-    can_run = False
-
     def __init__(self, name: str, column: str | None, type_: pa.DataType, last: bool, skip: bool) -> None:
         super().__init__(name, column, type_)
         self.last, self.ignore_nulls = last, skip
@@ -195,8 +191,6 @@ class Edge(Chosen):
 
 class Collect(Accumulator):
     """The first ``max_items`` non-null values in order of arrival."""
-
-    can_run = False
 
     def __init__(self, name: str, column: str | None, type_: pa.DataType, max_items: int) -> None:
         super().__init__(name, column, type_)

@@ -14,8 +14,6 @@ BITS = 8 * BYTES
 
 
 class _Bitmap(Accumulator):
-    can_run = False
-
     @property
     def fields(self) -> list[pa.Field]:
         return [pa.field(self.name, pa.binary())]

@@ -16,7 +16,6 @@ BITWISE = {"bit_and": (np.bitwise_and, -1), "bit_or": (np.bitwise_or, 0), "bit_x
 class _Fold(Accumulator):
     """Null while there is no value that is not."""
 
-    can_run = False
     ufunc: np.ufunc
     neutral: int | float
 

@@ -22,8 +22,6 @@ ALPHA = 1 / (2 * math.log(2))
 class ApproxDistinct(Accumulator):
     """Approximate number of distinct non-null values, with a relative standard deviation of at most ``rsd``."""
 
-    can_run = False
-
     def __init__(self, name: str, column: str | None, type_: pa.DataType, rsd: float) -> None:
         super().__init__(name, column, type_)
         # As Spark's HyperLogLogPlusPlusHelper derives its precision.

@@ -43,7 +43,6 @@ class ValueRows(Protocol):
 class FamilyAccumulator(Accumulator):
     """In the state: the columns of the key's own row, and the rows of a family."""
 
-    can_run = False
     gathers = False
     """Whether :meth:`gathered` gives the results, of the family's rows, and not ``result``."""
     values: pa.Schema = pa.schema([])
@@ -87,8 +86,6 @@ class FamilyAccumulator(Accumulator):
 
 class DistinctLists(Accumulator):
     """In the shuffle: the distinct values that are not null, as a list; with ``counted`` also how often each came."""
-
-    can_run = False
 
     def __init__(self, name: str, column: str | None, type_: pa.DataType, counted: bool = False) -> None:
         super().__init__(name, column, stored_type(type_))
@@ -141,8 +138,6 @@ class DistinctLists(Accumulator):
 
 class AllLists(Accumulator):
     """In the shuffle: all values that are not null, in order of arrival."""
-
-    can_run = False
 
     @property
     def fields(self) -> list[pa.Field]:

@@ -109,8 +109,6 @@ def _merged(
 class Deviation(Stddev):
     """Variances, and the standard deviation of a whole population, which need what :class:`Stddev` keeps."""
 
-    can_run = False
-
     def __init__(self, name: str, column: str | None, type_: pa.DataType, kind: str, nan_for_one: bool = False) -> None:
         super().__init__(name, column, type_, nan_for_one)
         self.kind = kind
@@ -127,8 +125,6 @@ class Deviation(Stddev):
 
 class Shape(Accumulator):
     """Skewness and kurtosis: the sums of the second, third and fourth powers of distances from the mean."""
-
-    can_run = False
 
     def __init__(self, name: str, column: str | None, type_: pa.DataType, kind: str, nan_for_one: bool = False) -> None:
         super().__init__(name, column, type_)

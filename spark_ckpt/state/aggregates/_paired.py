@@ -28,8 +28,6 @@ class ExtremeBy(Accumulator):
     have an order.
     """
 
-    can_run = False
-
     def __init__(self, name: str, column: str | None, type_: pa.DataType, largest: bool) -> None:
         super().__init__(name, column, type_)
         self.largest = largest
@@ -67,8 +65,6 @@ class Comoments(Accumulator):
 
     Spark's arguments are (y, x) for ``regr_*`` functions; here the first field is always *x*.
     """
-
-    can_run = False
 
     def __init__(self, name: str, column: str | None, type_: pa.DataType, kind: str, nan_for_one: bool = False) -> None:
         super().__init__(name, column, type_)

@@ -18,8 +18,6 @@ class ExtremesBy(Accumulator):
     Rows whose second field is null do not count. Of several with the same, the first to arrive are in front.
     """
 
-    can_run = False
-
     def __init__(self, name: str, column: str | None, type_: pa.DataType, largest: bool, k: int) -> None:
         super().__init__(name, column, type_)
         self.largest, self.k = largest, k

@@ -100,13 +100,6 @@ class AggregateFunction(StateFunction):
         hashed = pa.table([*keys, pa.array(xxhash64(keys))], [*self.key_schema.names, KEY_HASH])
         return self._partial_table(hashed, [a.nothing() for a in self.packers])
 
-    @property
-    def input_columns(self) -> list[str]:
-        """The input columns ``combine`` reads, key columns aside."""
-        if self.emit == "rows":
-            return [name for name in self.input_schema.names if name not in self.key_schema.names]
-        return list(dict.fromkeys(a.column for a in self.accumulators if a.column is not None))
-
     def combine(self, rows: pa.Table) -> pa.Table:
         """One row of partial aggregates a key; where keys hardly repeat, one an input row, which is cheaper."""
         if self.emit == "rows":

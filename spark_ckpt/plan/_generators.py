@@ -1,0 +1,102 @@
+"""Gives generators (``explode``, ``inline``, ``stack``, ...) one element for each control row. Driver; classic Spark.
+
+A generator makes as many rows of a row as it finds elements: none of an empty array, of which a control row would not
+come back. So what it looks into is replaced by ``if(__ckpt_ctl is not null, array(one element), what it was)``: data
+rows have Spark's result, and each control row goes on exactly once. :mod:`spark_ckpt.plan.plan_check` tries it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._java_classes import class_name, to_seq
+from spark_ckpt.plan.udf_plan import PlanRewriter, items_of, seq_items
+
+SparkDF = Any
+JavaObject = Any
+
+_OF_ELEMENTS = ("Explode", "PosExplode", "Inline")
+_OF_ONE_ROW = ("JsonTuple",)
+
+
+def for_control_rows(after: SparkDF, before: SparkDF) -> SparkDF:
+    """``after``, which an operation made of ``before``, with one row of each control row where there are generators."""
+    if not type(after).__module__.startswith("pyspark.sql.classic"):
+        from spark_ckpt.plan._generators_connect import for_control_rows as connect
+
+        return connect(after, before)
+    plan = after._jdf.queryExecution().analyzed()
+    rewriter = _Rewriter(after.sparkSession, before._jdf.queryExecution().analyzed())
+    new = rewriter.plan(plan)
+    return after if new is plan else rewriter.frame(new)
+
+
+def refuse_generator(generator: JavaObject) -> None:
+    """Raises ``InvalidInputError`` for one that would see control rows, or could lose or multiply them."""
+    kind = generator.getClass().getSimpleName()
+    if kind == "PythonUDTF":
+        raise InvalidInputError(
+            f"{generator.name()}: a Python table function would get control rows, too, so none can be joined with a "
+            "stream. Let a function give an array of structs, and spread that: "
+            'stream.select("*", F.inline(F.udf(words, "array<struct<word string, n int>>")("text")))'
+        )
+    if kind not in (*_OF_ELEMENTS, "Stack", *_OF_ONE_ROW):
+        raise InvalidInputError(
+            f"{generator.prettyName()}: expected explode, posexplode, inline, stack or json_tuple, found a generator "
+            "that makes no row, or several, of a control row. Make an array of the elements, and explode that: of a "
+            'variant, F.explode(F.col("v").cast("array<variant>"))'
+        )
+
+
+class _Rewriter(PlanRewriter):
+    def __init__(self, spark: Any, stop: JavaObject) -> None:
+        super().__init__(spark, stop, "GENERATE")
+        self._expressions = self._catalyst.expressions
+
+    def node(self, node: JavaObject, flag: JavaObject) -> JavaObject:
+        if node.nodeName() != "Generate":
+            return node
+        made = self._generator(node.generator(), flag)
+        return node.copy(
+            made, node.unrequiredChildIndex(), node.outer(), node.qualifier(), node.generatorOutput(), node.child()
+        )
+
+    def _generator(self, generator: JavaObject, flag: JavaObject) -> JavaObject:
+        kind, children = class_name(generator), seq_items(generator.children())
+        if kind in _OF_ELEMENTS:
+            return generator.withNewChildren(to_seq([self._one_for_control(children[0], flag)]))
+        if kind == "Stack":
+            return self._expressions.Inline(self._one_for_control(self._stacked(generator, children), flag))
+        return generator
+
+    def _one_for_control(self, elements: JavaObject, flag: JavaObject) -> JavaObject:
+        kind = elements.dataType()
+        if kind.typeName() == "map":
+            entry = [self._some(kind.keyType()), self._element(kind.valueType(), kind.valueContainsNull())]
+            one = self._expressions.CreateMap(to_seq(entry))
+        else:
+            one = self._expressions.CreateArray(to_seq([self._element(kind.elementType(), kind.containsNull())]))
+        return self._expressions.If(flag, one, elements)
+
+    def _stacked(self, stack: JavaObject, children: list[JavaObject]) -> JavaObject:
+        """``stack(n, a, b, ...)`` as an array of ``n`` structs: it makes ``n`` rows of whatever it gets."""
+        fields, values = items_of(stack.elementSchema()), children[1:]
+        text, rows = self._jvm.org.apache.spark.sql.types.DataType.fromDDL("string"), []
+        for row in range(children[0].eval(None)):
+            named = []
+            for at, field in enumerate(fields, row * len(fields)):
+                there = at < len(values) and values[at].dataType().typeName() != "void"
+                named += [self._expressions.Literal.create(field.name(), text)]
+                named += [values[at] if there else self._null(field.dataType())]
+            rows.append(self._expressions.CreateNamedStruct(to_seq(named)))
+        return self._expressions.CreateArray(to_seq(rows))
+
+    def _element(self, kind: JavaObject, nullable: bool) -> JavaObject:
+        return self._null(kind) if nullable else self._some(kind)
+
+    def _null(self, kind: JavaObject) -> JavaObject:
+        return self._expressions.Literal.create(None, kind)
+
+    def _some(self, kind: JavaObject) -> JavaObject:
+        return self._expressions.Literal.default(kind)

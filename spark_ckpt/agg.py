@@ -1,4 +1,4 @@
-"""What ``groupBy(...).aggregate(uid=..., name=agg.sum("amount"))`` accepts: descriptions of running aggregates.
+"""What ``groupBy(...).aggregate(name=agg.sum("amount"))`` accepts: descriptions of running aggregates.
 
 Pure values, built on the driver and pickled to the executors; nothing here starts or imports Spark. Columns are
 names of the DataFrame's columns: compute expressions before with ``withColumn``.

@@ -66,7 +66,7 @@ _WAYS = {
         "use mapInArrow."
     ),
     "Filter": (
-        "Filter with the stream's own where(...) or dropna(...), which keep them; in transformSpark, add "
+        "Filter behind ckpt.wrap, where where(...) and dropna(...) keep them; or add "
         '| F.col("__ckpt_ctl").isNotNull() to the condition.'
     ),
     "Expand": "Use the stream's own unpivot(...).",

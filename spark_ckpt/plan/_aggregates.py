@@ -112,18 +112,11 @@ class OfValues:
     names: Sequence[str]
 
 
-def split_aggregates(
-    df: SparkDF, keys: list[Column], key_columns: list[str], exprs: list[Column], of: OfValues | None = None
-) -> Split:
-    """``key_columns`` are the keys' names in the operator's output.
+def split_aggregates(df: SparkDF, found: Expressions, key_columns: list[str], of: OfValues | None = None) -> Split:
+    """The expressions that are ``found`` over ``df``. ``key_columns`` are the keys' names in the operator's output.
 
     Raises ``InvalidInputError`` for functions that no operator here computes; what Spark refuses, it refuses.
     """
-    return split_found(df, _expressions(df, keys, exprs), key_columns, of)
-
-
-def split_found(df: SparkDF, found: Expressions, key_columns: list[str], of: OfValues | None = None) -> Split:
-    """As :func:`split_aggregates`, of expressions that are ``found`` over ``df``."""
     trees = found.results()
     cut = len(found.names) - len(trees)
     split = Split(found.names[:cut], found.names[cut:] if of is None else list(of.names))
@@ -148,16 +141,6 @@ def split_found(df: SparkDF, found: Expressions, key_columns: list[str], of: OfV
     if not splitter.in_columns:
         split.trees = trees_of
     return split
-
-
-def _expressions(df: SparkDF, keys: list[Column], exprs: list[Column]) -> Expressions:
-    if type(df).__module__.startswith("pyspark.sql.classic"):
-        from spark_ckpt.plan._aggregates_classic import ClassicExpressions
-
-        return ClassicExpressions(df, keys, exprs)
-    from spark_ckpt.plan._aggregates_connect import ConnectExpressions
-
-    return ConnectExpressions(df, keys, exprs)
 
 
 class _Splitter:

@@ -14,7 +14,6 @@ from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED, OF_DOUBLES
 from spark_ckpt.plan._calls import Call
 from spark_ckpt.plan._forms import Form, each_within_structs, weighed
 from spark_ckpt.plan._java_classes import EXPRESSION_UTILS, attribute_id, class_name, java_class, to_seq
-from spark_ckpt.plan._lateral_aliases import put_in_place
 from spark_ckpt.plan._listagg import VALUE, Listing, Order, names
 from spark_ckpt.plan.udf_plan import seq_items
 
@@ -25,22 +24,13 @@ JavaObject = Any
 
 
 class ClassicExpressions:
-    """See :class:`spark_ckpt.plan._aggregates.Expressions`."""
+    """Those of an ``Aggregate`` node over ``df``, whose columns have names of their own. See
+    :class:`spark_ckpt.plan._aggregates.Expressions`."""
 
-    def __init__(self, df: SparkDF, keys: list[Column], exprs: list[Column]) -> None:
-        aggregated = df.groupBy(*keys).agg(*exprs)
-        self.names: list[str] = aggregated.columns
+    def __init__(self, df: SparkDF, grouping: list[JavaObject], results: list[JavaObject]) -> None:
+        self.names = [str(e.name()) for e in results]
         self._utils = java_class(EXPRESSION_UTILS)
-        plan = _plan(aggregated)
-        if class_name(plan) == "Project":  # some name is that of an earlier result
-            plan = _plan(df.groupBy(*keys).agg(*put_in_place(df, keys, exprs, self.names)))
-        if class_name(plan) != "Aggregate" or not seq_items(plan.children())[0].sameResult(_plan(df)):
-            raise InvalidInputError(
-                f"agg({', '.join(map(str, exprs))}): expected aggregate functions of the rows of a group, found "
-                f"something that Spark plans as {plan.nodeName()}"
-            )
-        self._results = seq_items(plan.aggregateExpressions())[-len(exprs) :]
-        self._grouping = seq_items(plan.groupingExpressions())
+        self._results, self._grouping = results, grouping
         self._ids = {attribute_id(a): str(a.name()) for a in seq_items(_plan(df).output())}
 
     def results(self) -> list[JavaObject]:

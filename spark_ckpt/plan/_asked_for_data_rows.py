@@ -16,14 +16,8 @@ JavaObject = Any
 
 
 def asked_for_data_rows(after: SparkDF, before: SparkDF) -> SparkDF:
-    """``after``, which an operation made of ``before``, whose sub-queries find nothing for control rows. On Spark
-    Connect they are as they were."""
-    if not type(after).__module__.startswith("pyspark.sql.classic"):
-        return after
-    plan = after._jdf.queryExecution().analyzed()
-    rewriter = _Rewriter(after.sparkSession, before._jdf.queryExecution().analyzed(), "SCALAR_SUBQUERY")
-    new = rewriter.plan(plan)
-    return after if new is plan else rewriter.frame(new)
+    """``after``, which an operation made of ``before``, whose sub-queries find nothing for control rows."""
+    return _Rewriter(before, "SCALAR_SUBQUERY").frame(after)
 
 
 class _Rewriter(PlanRewriter):

@@ -4,6 +4,7 @@ control column. Driver."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -12,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import PythonEvalType
 
 from spark_ckpt.plan._batch_epochs import with_epochs, with_true_epochs
-from spark_ckpt.plan.chain import Recipe
+from spark_ckpt.plan._keyed_operator import Upstream
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.session_confs import pandas_options
@@ -30,16 +31,29 @@ PORTIONS = (PythonEvalType.SQL_GROUPED_MAP_PANDAS_ITER_UDF, PythonEvalType.SQL_G
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
-def groups_of_stream(ctx: Any, recipe: Recipe, lineage: Lineage, keys: Sequence[str], meet: bool) -> Any:
-    """``meet``: rows without epochs, as Spark's own sources read them, have to meet others."""
-    frame = ctx.frame(recipe)
-    true = meet and any(source.by_spark for source in lineage.sources)
-    return _by(with_true_epochs(ctx, frame) if true else frame, keys)
+@dataclass(frozen=True)
+class StreamSide:
+    """Rows of a stream to be grouped; ``keys`` are columns, hidden ones are computed."""
+
+    rows: Upstream
+    keys: Sequence[str]
+
+    def grouped(self, ctx: Any, meet: bool) -> Any:
+        """``meet``: rows without epochs, as Spark's own sources read them, have to meet others."""
+        frame = ctx.frame(self.rows.recipe)
+        true = meet and any(source.by_spark for source in self.rows.lineage.sources)
+        return _by(with_true_epochs(ctx, frame) if true else frame, self.keys)
 
 
-def groups_of_table(ctx: Any, frame: SparkDF, keys: Sequence[str]) -> Any:
-    """Its rows meet those of each epoch."""
-    return _by(with_epochs(ctx, frame), keys)
+@dataclass(frozen=True)
+class TableSide:
+    """Rows of a table to be grouped, which meet those of each epoch."""
+
+    frame: SparkDF
+    keys: Sequence[str]
+
+    def grouped(self, ctx: Any, _meet: bool) -> Any:
+        return _by(with_epochs(ctx, self.frame), self.keys)
 
 
 def form_of(spark: Any, out: T.StructType, pandas: bool, large: bool) -> Form:

@@ -22,14 +22,7 @@ _OF_ONE_ROW = ("JsonTuple",)
 
 def for_control_rows(after: SparkDF, before: SparkDF) -> SparkDF:
     """``after``, which an operation made of ``before``, with one row of each control row where there are generators."""
-    if not type(after).__module__.startswith("pyspark.sql.classic"):
-        from spark_ckpt.plan._generators_connect import for_control_rows as connect
-
-        return connect(after, before)
-    plan = after._jdf.queryExecution().analyzed()
-    rewriter = _Rewriter(after.sparkSession, before._jdf.queryExecution().analyzed())
-    new = rewriter.plan(plan)
-    return after if new is plan else rewriter.frame(new)
+    return _Rewriter(before).frame(after)
 
 
 def refuse_generator(generator: JavaObject) -> None:
@@ -50,8 +43,8 @@ def refuse_generator(generator: JavaObject) -> None:
 
 
 class _Rewriter(PlanRewriter):
-    def __init__(self, spark: Any, stop: JavaObject) -> None:
-        super().__init__(spark, stop, "GENERATE")
+    def __init__(self, before: SparkDF) -> None:
+        super().__init__(before, "GENERATE")
         self._expressions = self._catalyst.expressions
 
     def node(self, node: JavaObject, flag: JavaObject) -> JavaObject:

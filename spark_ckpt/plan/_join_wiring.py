@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from spark_ckpt.plan._event_time import noted_as
+from spark_ckpt.plan._event_time import event_time_among, noted_as
 from spark_ckpt.plan._join_columns import JoinPlan
-from spark_ckpt.plan._join_rules import INNER
+from spark_ckpt.plan._join_rules import INNER, Times
 from spark_ckpt.plan._join_sides import LEFT, RIGHT
-from spark_ckpt.plan._keyed_operator import KeyedRows, state_layout
+from spark_ckpt.plan._keyed_operator import KeyedRows, Upstream, state_layout
 from spark_ckpt.plan._wiring import produced_by
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.lineage import Lineage, OperatorNode
@@ -24,12 +25,33 @@ from spark_ckpt.state.joins.function import StreamJoin
 from spark_ckpt.types import EVENT_TIME, KEY_HASH
 
 
+def times_of(sides: Sequence[Upstream], compared: Sequence[set[str]]) -> Times:
+    """The event time of each side. Of several, the one that the condition compares."""
+    left, right = (
+        event_time_among(rows.schema, "one side of a join", asked, not rows.lineage.open_watermarks)
+        for rows, asked in zip(sides, compared, strict=True)
+    )
+    return None if left is None else left.name, None if right is None else right.name
+
+
+def met(lineages: Sequence[Lineage], times: Times) -> Lineage:
+    """That of both sides together. Of a side without an event time, the watermark is told."""
+    left, right = (i if time else i.with_watermarks_told() for i, time in zip(lineages, times, strict=True))
+    return left.union(right, "join")
+
+
+def timed(lineages: Sequence[Lineage], times: Times) -> Times:
+    """Those of ``times`` that a watermark is known of."""
+    left, right = (time if i.watermarks else None for i, time in zip(lineages, times, strict=True))
+    return left, right
+
+
 @dataclass(frozen=True)
 class JoinWiring:
     """``recipes`` and ``times`` are those of the sides; ``lineage`` is that of both together."""
 
     recipes: tuple[Recipe, Recipe]
-    times: tuple[str | None, str | None]
+    times: Times
     lineage: Lineage
     plan: JoinPlan
     function: StreamJoin

@@ -10,7 +10,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
-from spark_ckpt.plan._java_classes import COLUMN, class_name, java_class
 from spark_ckpt.types import CONTROL_COLUMNS
 
 SparkDF = Any
@@ -35,20 +34,6 @@ def free(name: str, taken: Iterable[str]) -> str:
         number += 1
         found = f"{name}_{number}"
     return found
-
-
-def unaliased(column: Column) -> Column:
-    """``column`` without a name of its own."""
-    if type(column).__module__.startswith("pyspark.sql.classic"):
-        node = column._jc.node()
-        if class_name(node) != "Alias":
-            return column
-        made: Column = type(column)(java_class(COLUMN)(node.child()))
-        return made
-    from pyspark.sql.connect.column import Column as ConnectColumn
-    from pyspark.sql.connect.expressions import ColumnAlias
-
-    return ConnectColumn(column._expr._child) if isinstance(column._expr, ColumnAlias) else column
 
 
 def listed(cols: Sequence[Any]) -> list[Any]:

@@ -12,14 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.plan._condition import without_stream
 from spark_ckpt.plan._event_time import DELAY_KEY
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.carried_keys import carried, carried_type, given_back, is_carried
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.refused_types import refuse_unkept
@@ -141,22 +138,9 @@ def stored_name(name: str) -> str:
     return _NOT_IN_DELTA.sub("_", _FIELD.sub(r".\1", name))
 
 
-Resolved = tuple[Column, T.StructField, bool]
-"""A key's expression, its type, name and what is noted of it, and whether it is just a column."""
-
-
 def written(col: Any) -> str:
     """A column as the user wrote it."""
-    return without_stream(str(col)[len("Column<'") : -len("'>")]) if isinstance(col, Column) else str(col)
-
-
-def is_column(df: Any, name: Any) -> bool:
-    """Whether Spark finds one of this name, in another case or inside of a struct, too."""
-    try:
-        with unlogged():
-            return isinstance(name, str) and bool(df.select(name).columns)
-    except PySparkException:
-        return False
+    return str(col)[len("Column<'") : -len("'>")] if isinstance(col, Column) else str(col)
 
 
 def column_named(columns: Sequence[str], text: str, sensitive: bool) -> str | None:

@@ -30,10 +30,7 @@ def for_data_rows(after: SparkDF, before: SparkDF) -> SparkDF:
         from spark_ckpt.plan._udf_connect import for_data_rows as connect
 
         return connect(after, before)
-    plan = after._jdf.queryExecution().analyzed()
-    rewriter = _Rewriter(after.sparkSession, before._jdf.queryExecution().analyzed())
-    new = rewriter.plan(plan)
-    return after if new is plan else rewriter.frame(new)
+    return _Rewriter(before).frame(after)
 
 
 class NodeCopies:
@@ -79,12 +76,12 @@ class NodeCopies:
 class PlanRewriter(NodeCopies):
     """Rewrites the nodes of a plan with a ``pattern`` of Spark's.
 
-    ``stop`` is the plan of what the operation began with: below it, everything is as it should be.
+    ``before`` is what the operation began with: below its plan, everything is as it should be.
     """
 
-    def __init__(self, spark: Any, stop: JavaObject, pattern: str) -> None:
-        super().__init__(spark)
-        self._stop = stop
+    def __init__(self, before: SparkDF, pattern: str) -> None:
+        super().__init__(before.sparkSession)
+        self._stop = before._jdf.queryExecution().analyzed()
         self._catalyst = java_package(CATALYST)
         self._pattern = getattr(self._catalyst.trees.TreePattern, pattern)()
 
@@ -92,8 +89,11 @@ class PlanRewriter(NodeCopies):
         """The node as it should be; ``flag`` is true for control rows."""
         raise NotImplementedError
 
-    def frame(self, plan: JavaObject) -> SparkDF:
-        return frame_of(plan, self._spark)
+    def frame(self, after: SparkDF) -> SparkDF:
+        """What the operation made, as it should be."""
+        plan = after._jdf.queryExecution().analyzed()
+        new = self.plan(plan)
+        return after if new is plan else frame_of(new, self._spark)
 
     def plan(self, node: JavaObject) -> JavaObject:
         if not node.containsPattern(self._pattern) or node.fastEquals(self._stop):
@@ -107,8 +107,8 @@ class _Rewriter(PlanRewriter):
     _beside: JavaObject = None
     """What the other side of a join puts out, where no control rows come from."""
 
-    def __init__(self, spark: Any, stop: JavaObject) -> None:
-        super().__init__(spark, stop, "PYTHON_UDF")
+    def __init__(self, before: SparkDF) -> None:
+        super().__init__(before, "PYTHON_UDF")
 
     def node(self, node: JavaObject, flag: JavaObject) -> JavaObject:
         self._beside = items_of(node.children())[1].outputSet() if node.nodeName() == "Join" else None

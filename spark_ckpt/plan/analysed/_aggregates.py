@@ -17,9 +17,9 @@ from pyspark.sql import types as T
 from spark_ckpt import agg
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregates import ALL_ROWS, Split, rules_of, split_found
+from spark_ckpt.plan._aggregates import ALL_ROWS, Split, rules_of, split_aggregates
 from spark_ckpt.plan._aggregates_classic import ClassicExpressions
-from spark_ckpt.plan._java_classes import EXPRESSION_UTILS, attribute_id, frame_of, java_class
+from spark_ckpt.plan._java_classes import attribute_id, frame_of
 from spark_ckpt.plan._key_types import check_key
 from spark_ckpt.plan._keyed_operator import keyed_rows
 from spark_ckpt.plan._windows import in_place
@@ -68,16 +68,6 @@ JavaObject = Any
 _KEPT = "__ckpt_kept_"
 _NUMBER_OF_SET = "spark_grouping_id"
 """The last column of grouping sets, as Spark calls it."""
-
-
-class NodeExpressions(ClassicExpressions):
-    """Those of an ``Aggregate`` node over ``df``, whose columns have names of their own."""
-
-    def __init__(self, df: SparkDF, grouping: list[JavaObject], results: list[JavaObject]) -> None:
-        self.names = [str(e.name()) for e in results]
-        self._utils = java_class(EXPRESSION_UTILS)
-        self._results, self._grouping = results, grouping
-        self._ids = {attribute_id(a): str(a.name()) for a in output_of(df._jdf.queryExecution().analyzed())}
 
 
 @dataclass(frozen=True)
@@ -140,7 +130,7 @@ def _grouped(of: Translation, node: JavaObject) -> _Grouped:
     key_names = _key_names(grouping, results, {attribute_id(a): str(a.name()) for a in before}, own)
     for name, key in zip(key_names, grouping, strict=False):
         check_key(T.StructField(name, type_of(key)))
-    split = split_found(frame, NodeExpressions(frame, grouping, results), key_names)
+    split = split_aggregates(frame, ClassicExpressions(frame, grouping, results), key_names)
     starts = [f"{n}_start" if window and window.is_column(k) else n for n, k in zip(key_names, grouping, strict=False)]
     renamed = _told_from_keys(split, dict(zip(names, before, strict=True)), dict(zip(starts, grouping, strict=True)))
     return _Grouped(node, frame, grouping, key_names, split, window, session, renamed)

@@ -7,7 +7,7 @@ rows pass (:mod:`spark_ckpt.runtime.batch_groups`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import types as T
@@ -16,9 +16,9 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._batch_groups import (
     PORTIONS,
     STATIC_FIRST,
+    StreamSide,
+    TableSide,
     form_of,
-    groups_of_stream,
-    groups_of_table,
     have_to_meet,
     together,
 )
@@ -77,7 +77,7 @@ def batch_cogroups(of: Translation, node: JavaObject) -> Rows:
     right = _table_side(of, node.right(), count) if static else _stream_side(of, node.right(), count)
     out = with_control(schema_of(node))
     called = around_both_sides(function_of(node), _form(of, node, out), static)
-    streams = [side for side in (left, right) if isinstance(side, _StreamSide)]
+    streams = [side for side in (left, right) if isinstance(side, StreamSide)]
     lineage = together([side.rows.lineage for side in streams])
     meet = static or have_to_meet(lineage)
 
@@ -90,39 +90,19 @@ def batch_cogroups(of: Translation, node: JavaObject) -> Rows:
     return Rows(recipe, lineage, output_of(node), schema_of(node))
 
 
-@dataclass(frozen=True)
-class _StreamSide:
-    """``keys`` are columns of ``rows``; hidden ones are computed."""
-
-    rows: Rows
-    keys: list[str]
-
-    def grouped(self, ctx: Any, meet: bool) -> Any:
-        return groups_of_stream(ctx, self.rows.recipe, self.rows.lineage, self.keys, meet)
-
-
-@dataclass(frozen=True)
-class _TableSide:
-    frame: SparkDF
-    keys: list[str]
-
-    def grouped(self, ctx: Any, _meet: bool) -> Any:
-        return groups_of_table(ctx, self.frame, self.keys)
-
-
-def _stream_side(of: Translation, grouped: JavaObject, count: int) -> _StreamSide:
+def _stream_side(of: Translation, grouped: JavaObject, count: int) -> StreamSide:
     """``grouped`` is Spark's projection of the keys and, behind them, all columns."""
     rows, listed, keys = of.rows(grouped.child()), *_split(grouped, count)
     if [attribute_id(e) for e in listed] != rows.ids:
         rows = step(of, project(listed, relation(rows.attributes)), rows)
-    return _StreamSide(rows, keys)
+    return StreamSide(rows.upstream(), keys)
 
 
-def _table_side(of: Translation, grouped: JavaObject, count: int) -> _TableSide:
+def _table_side(of: Translation, grouped: JavaObject, count: int) -> TableSide:
     listed, keys = _split(grouped, count)
     frame = frame_of(project(listed, grouped.child()), of.spark)
     refuse_reserved([c for c in frame.columns if not c.startswith(BY)], "the static side")
-    return _TableSide(frame, keys)
+    return TableSide(frame, keys)
 
 
 def _split(grouped: JavaObject, count: int) -> tuple[list[JavaObject], list[str]]:

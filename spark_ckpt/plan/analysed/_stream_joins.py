@@ -12,12 +12,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._event_time import event_time_among
 from spark_ckpt.plan._java_classes import EXPRESSION_UTILS, frame_of, java_class
 from spark_ckpt.plan._join_columns import JoinColumns, JoinPlan, SideColumns
 from spark_ckpt.plan._join_rules import INNER, Times, Until, grows, join_kind, until
 from spark_ckpt.plan._join_sides import LEFT, RIGHT
-from spark_ckpt.plan._join_wiring import JoinWiring, joined_rows
+from spark_ckpt.plan._join_wiring import JoinWiring, joined_rows, met, timed, times_of
 from spark_ckpt.plan.analysed._join_conditions import JoinedSides, SplitCondition, conjuncts, time_bounds
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
@@ -97,7 +96,7 @@ def _read(of: Translation, node: JavaObject) -> _Join:
     sides, copies = JoinedSides(left, right), NodeCopies(of.spark)
     conditions = conjuncts(given.get(), copies) if given.isDefined() else []
     condition = SplitCondition(of.spark, sides, conditions)
-    times: Times = tuple(_time(sides.rows[s], condition.compared[s]) for s in (LEFT, RIGHT))  # type: ignore[assignment]
+    times = times_of([rows.upstream() for rows in sides.rows], condition.compared)
     condition.parts.bounds += time_bounds(copies, sides, conditions, times)
     ends = until(how, condition.parts, times)
     if condition.behind and how != INNER:
@@ -109,24 +108,16 @@ def _read(of: Translation, node: JavaObject) -> _Join:
     return _Join(node, how, sides, condition, times, ends)
 
 
-def _time(rows: Rows, compared: set[str]) -> str | None:
-    """The event time of a side. Of several, the one that the condition compares."""
-    behind = not rows.lineage.open_watermarks
-    found = event_time_among(rows.schema, "one side of a join", compared, behind)
-    return None if found is None else found.name
-
-
 def _joined(of: Translation, join: _Join) -> Rows:
     names = (join.sides.rows[LEFT].schema.names, join.sides.rows[RIGHT].schema.names)
     columns = JoinColumns(join.how, join.condition.parts, names, join.touches_time)
     left, right = (_with(of, rows, columns.sides[side]) for side, rows in enumerate(join.sides.rows))
     plan = JoinPlan(columns, (left.schema, right.schema), join.ends, True)
-    lineages = [rows.lineage for rows in (left, right)]
-    one, other = (i if time else i.with_watermarks_told() for i, time in zip(lineages, join.times, strict=True))
-    both = one.union(other, "join")
+    lineages = (left.lineage, right.lineage)
+    both = met(lineages, join.times)
     shown = schema_of(join.node).fields
     function = plan.function(shown, None, bool(both.watermarks), f"a {join.how} join", join.computed(of.spark))
-    times: Times = tuple(time if i.watermarks else None for i, time in zip(lineages, join.times, strict=True))  # type: ignore[assignment]
+    times = timed(lineages, join.times)
     wiring = JoinWiring((left.recipe, right.recipe), times, both, plan, function)
     made = joined_rows(wiring, given_uid(of, join.node), shown)
     return Rows(made.recipe, made.lineage, output_of(join.node), made.schema)

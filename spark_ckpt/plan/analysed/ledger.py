@@ -40,6 +40,10 @@ class Entry:
     says: str = ""
     written: str = ""
 
+    def refusal(self, kind: str) -> str:
+        """What is told of a node of this ``kind``: how users write it, and what the row says."""
+        return f"{kind} ({self.written}): {self.says}" if self.written else f"{kind}: {self.says}"
+
 
 LEDGER = (
     Entry(

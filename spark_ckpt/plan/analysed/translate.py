@@ -138,8 +138,7 @@ class Walk(Translation):
         kind = kind_of(node)
         entry = entry_of(kind)
         if entry.how is How.REFUSED or entry.by not in HANDLERS:
-            written = f"{kind} ({entry.written})" if entry.written else kind
-            raise InvalidInputError(f"{written}: {entry.says}. Spark's plan of it: {node.simpleString(200)}")
+            raise InvalidInputError(f"{entry.refusal(kind)}. Spark's plan of it: {node.simpleString(200)}")
         return HANDLERS[entry.by](self, node)
 
 

@@ -19,6 +19,7 @@ from spark_ckpt import agg
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregates import ALL_ROWS, Split, rules_of, split_aggregates
+from spark_ckpt.plan._aggregates_connect import ConnectExpressions
 from spark_ckpt.plan._key_types import check_key
 from spark_ckpt.plan._keyed_operator import keyed_rows
 from spark_ckpt.plan._windows import in_place
@@ -112,7 +113,8 @@ def _grouped(of: Translation, node: Relation, rows: Rows) -> _Grouped:
     for name, f in zip(names, shown, strict=False):
         check_key(T.StructField(name, f.dataType))
     values = of_values(of, node) if node._group_type == "pivot" else None
-    split = split_aggregates(of.frame(rows.plan), keys, names, results, values)
+    frame = of.frame(rows.plan)
+    split = split_aggregates(frame, ConnectExpressions(frame, keys, results), names, values)
     kinds = [f.dataType for f in shown]
     grouped = _Grouped(node, rows, keys, names, kinds, split, window, place, session, sets)
     return replace(grouped, split=_of_sets(grouped)) if sets else grouped

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import types as T
@@ -14,9 +14,9 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._batch_groups import (
     PORTIONS,
     STATIC_FIRST,
+    StreamSide,
+    TableSide,
     form_of,
-    groups_of_stream,
-    groups_of_table,
     have_to_meet,
     together,
 )
@@ -70,7 +70,7 @@ def batch_cogroups(of: Translation, node: Relation) -> Rows:
     out = with_control(schema)
     form = form_of(of.spark, out, _method(node) == "applyInPandas", False)
     called = around_both_sides(function_of(node), form, static)
-    streams = [side.rows for side in (left, right) if isinstance(side, _StreamSide)]
+    streams = [side.rows for side in (left, right) if isinstance(side, StreamSide)]
     lineage = together([rows.lineage for rows in streams])
     meet = static or have_to_meet(lineage)
 
@@ -82,41 +82,21 @@ def batch_cogroups(of: Translation, node: Relation) -> Rows:
     return rows_of(Recipe(make, tuple(rows.recipe for rows in streams)), lineage, node, schema)
 
 
-@dataclass(frozen=True)
-class _StreamSide:
-    """``keys`` are columns of ``rows``; hidden ones are computed."""
-
-    rows: Rows
-    keys: list[str]
-
-    def grouped(self, ctx: Any, meet: bool) -> Any:
-        return groups_of_stream(ctx, self.rows.recipe, self.rows.lineage, self.keys, meet)
-
-
-@dataclass(frozen=True)
-class _TableSide:
-    frame: Any
-    keys: list[str]
-
-    def grouped(self, ctx: Any, _meet: bool) -> Any:
-        return groups_of_table(ctx, self.frame, self.keys)
-
-
-def _stream_side(of: Translation, child: Relation, keys: Sequence[Any]) -> _StreamSide:
+def _stream_side(of: Translation, child: Relation, keys: Sequence[Any]) -> StreamSide:
     rows, keys = hidden_window(of, of.rows(child), list(keys), f"{BY}window")
     places = [place_of(of, rows, key._expr) for key in keys]
     names = [f"{BY}{i}" if place is None else rows.schema.names[place] for i, place in enumerate(places)]
     computed = {name: column(bare(key._expr)) for name, key, place in zip(names, keys, places) if place is None}
     if computed:
         rows = step(of, P.WithColumns(rows.plan, list(computed), list(computed.values())), rows)
-    return _StreamSide(rows, names)
+    return StreamSide(rows.upstream(), names)
 
 
-def _table_side(of: Translation, child: Relation, keys: Sequence[Any]) -> _TableSide:
+def _table_side(of: Translation, child: Relation, keys: Sequence[Any]) -> TableSide:
     frame, names = of.frame(child), [f"{BY}{i}" for i in range(len(keys))]
     refuse_reserved(frame.columns, "the static side")
     computed = dict(zip(names, (column(bare(key._expr)) for key in keys), strict=True))
-    return _TableSide(frame.withColumns(computed) if computed else frame, names)
+    return TableSide(frame.withColumns(computed) if computed else frame, names)
 
 
 def _kind(node: Relation) -> int:

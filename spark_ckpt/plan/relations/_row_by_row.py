@@ -10,9 +10,10 @@ from pyspark.sql import types as T
 from pyspark.sql.connect import plan as P
 from pyspark.sql.connect.dataframe import DataFrame
 
-from spark_ckpt.plan._generators import for_control_rows
+from spark_ckpt.plan._generators_connect import for_control_rows
 from spark_ckpt.plan._in_arrow import Stays
 from spark_ckpt.plan._in_arrow_connect import in_arrow
+from spark_ckpt.plan._udf_connect import for_data_rows
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.relations._columns import is_text
@@ -20,7 +21,6 @@ from spark_ckpt.plan.relations._control_rows import aliased, carried
 from spark_ckpt.plan.relations._parts import apart, is_apart, located, marked, parts_behind
 from spark_ckpt.plan.relations._translation import Part, Rows, Translation, own_names, rows_of
 from spark_ckpt.plan.relations._tree import alias_of, all_parts, empty, ids_in, kind_of, known_as
-from spark_ckpt.plan.udf_plan import for_data_rows
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.types import CONTROL_COLUMNS

@@ -16,12 +16,11 @@ from pyspark.sql.connect import plan as P
 from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._event_time import event_time_among
 from spark_ckpt.plan._join_columns import JoinColumns, JoinPlan, SideColumns
 from spark_ckpt.plan._join_condition import Parts
 from spark_ckpt.plan._join_rules import INNER, Times, Until, grows, join_kind, until
 from spark_ckpt.plan._join_sides import LEFT, RIGHT
-from spark_ckpt.plan._join_wiring import JoinWiring, joined_rows
+from spark_ckpt.plan._join_wiring import JoinWiring, joined_rows, met, timed, times_of
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.relations._columns import column
 from spark_ckpt.plan.relations._join_conditions import JoinedSides, SplitCondition
@@ -83,7 +82,7 @@ def _read(of: Translation, node: Relation) -> _Join:
     given = node.on if isinstance(node.on, list) else [] if node.on is None else [node.on]
     names = [on for on in given if isinstance(on, str)]
     split = SplitCondition(sides, [on for on in given if not isinstance(on, str)], names)
-    times: Times = tuple(_time(sides.rows[s], split.compared[s]) for s in (LEFT, RIGHT))  # type: ignore[assignment]
+    times = times_of([rows.upstream() for rows in sides.rows], split.compared)
     parts = split.parts
     parts.bounds = [b for b in parts.bounds if b.column == times[b.side] and b.other_column == times[1 - b.side]]
     ends = until(how, parts, times)
@@ -96,25 +95,17 @@ def _read(of: Translation, node: Relation) -> _Join:
     return _Join(node, how, sides, names, parts, times, ends)
 
 
-def _time(rows: Rows, compared: set[str]) -> str | None:
-    """The event time of a side. Of several, the one that the condition compares."""
-    behind = not rows.lineage.open_watermarks
-    found = event_time_among(rows.schema, "one side of a join", compared, behind)
-    return None if found is None else found.name
-
-
 def _joined(of: Translation, join: _Join) -> Rows:
     names = (join.sides.rows[LEFT].schema.names, join.sides.rows[RIGHT].schema.names)
     columns = JoinColumns(join.how, join.parts, names, join.touches_time)
     left, right = (_with(of, rows, columns.sides[side]) for side, rows in enumerate(join.sides.rows))
     plan = JoinPlan(columns, (left.schema, right.schema), join.ends, of.case_sensitive)
-    lineages = [rows.lineage for rows in (left, right)]
-    one, other = (i if time else i.with_watermarks_told() for i, time in zip(lineages, join.times, strict=True))
-    both = one.union(other, "join")
+    lineages = (left.lineage, right.lineage)
+    both = met(lineages, join.times)
     shown = of.schema(join.node).fields
     made_by = f"a {join.how} join"
     function = plan.function(shown, join.names, bool(both.watermarks), made_by, join.computed(of))
-    times: Times = tuple(time if i.watermarks else None for i, time in zip(lineages, join.times, strict=True))  # type: ignore[assignment]
+    times = timed(lineages, join.times)
     wiring = JoinWiring((left.recipe, right.recipe), times, both, plan, function)
     made = joined_rows(wiring, given_uid(of, join.node), shown)
     rows = rows_of(made.recipe, made.lineage, join.node, made.schema)

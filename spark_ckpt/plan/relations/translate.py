@@ -70,7 +70,7 @@ class Walk(Translation):
             return rows_of(stream.recipe, stream.lineage, node, stream.schema)  # one recipe: read once
         entry = self._entry(node)
         if entry.how is How.REFUSED:
-            raise InvalidInputError(f"{kind_of(node)}: {entry.says}")
+            raise InvalidInputError(entry.refusal(kind_of(node)))
         handler = OF_KINDS.get(kind_of(node)) or HANDLERS.get(entry.by)
         if handler is None:
             raise InvalidInputError(f"{kind_of(node)}: it is not translated over Spark Connect")

@@ -26,19 +26,12 @@ from spark_ckpt.plan._calls import Call, formed
 from spark_ckpt.plan._forms import LIST_WITH_NULLS
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.key_columns import stored_name
-from spark_ckpt.state.aggregates.kinds import Rules
 
 SparkDF = Any
 ALL_ROWS = "all_rows"
 """The one key of an aggregation without keys."""
-_RULES = {"ansi": "spark.sql.ansi.enabled", "nan_for_one": "spark.sql.legacy.statisticalAggregate"}
-"""Spark's settings for what aggregates give, by the names of ``Rules``."""
 Tree = Any
 """An expression: Spark's own object, or Spark Connect's."""
-
-
-def rules_of(spark: Any) -> Rules:
-    return Rules(**{name: spark.conf.get(conf).lower() == "true" for name, conf in _RULES.items()})
 
 
 class Expressions(Protocol):

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregates import rules_of
+from spark_ckpt.plan._aggregate_functions import rules_of
 from spark_ckpt.plan._ordering import ordering
 from spark_ckpt.plan._own_operators import Groups, stored
 from spark_ckpt.plan._top_rows import FirstRows, top_n

@@ -17,7 +17,8 @@ from pyspark.sql import types as T
 from spark_ckpt import agg
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregates import ALL_ROWS, Split, rules_of, split_aggregates
+from spark_ckpt.plan._aggregate_functions import Grouping, WindowKey, in_slices, rules_of
+from spark_ckpt.plan._aggregates import ALL_ROWS, Split, split_aggregates
 from spark_ckpt.plan._aggregates_classic import ClassicExpressions
 from spark_ckpt.plan._java_classes import attribute_id, frame_of
 from spark_ckpt.plan._key_types import check_key
@@ -58,7 +59,6 @@ from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.runtime.windows import ShowWindows
 from spark_ckpt.state.aggregates.function import AggregateFunction
-from spark_ckpt.state.aggregates.kinds import in_any_order
 from spark_ckpt.state.aggregates.sessions import SessionAggregate
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 
@@ -238,32 +238,22 @@ def _kept_sessions(of: Translation, grouped: _Grouped, session: Session) -> Rows
 
 
 def _windowed(of: Translation, grouped: _Grouped, window: TimeWindow) -> Windowed:
-    """The rows with their windows' starts. Windows that begin in step with their length, of event times, and whose
-    aggregates do not mind the order, are added up by slices: a row comes once then."""
+    """The rows with their windows' starts."""
     child, name = grouped.node.child(), grouped.key_names[grouped.window_place]
     at = directly_below(child, window)
     if at is None:
         return with_starts(of.rows(child), window, name)
-    whole = window.size.most > 1 and window.size.size % window.size.slide == 0
-    sliced = window.event_time and whole and in_any_order(grouped.specs.values())
+    sliced = in_slices(window.size, window.event_time, grouped.specs.values())
     return windowed(of, window, name, newest=sliced)
 
 
-def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, window: Windowed | None) -> AggregateFunction:
-    by, rows, rules = arrow_schema(keys.schema), _inputs(grouped, read), rules_of(of.spark)
-    if window is not None:
-        key = f"{grouped.key_names[grouped.window_place]}_start"
-        size, windows = window.window.size, {key: window.window.size.text}
-        if not window.window.event_time:
-            return AggregateFunction(by, rows, grouped.specs, rules=rules, windows=windows)
-        return WindowedAggregate(
-            by, rows, grouped.specs, rules=rules, windows=windows, window=key, size_us=size.size,
-            slide_us=size.slide if window.newest else None,
-        )  # fmt: skip
-    time = keys.event_time
-    if time is not None and read.lineage.watermarks:
-        return WindowedAggregate(by, rows, grouped.specs, rules=rules, window=time, size_us=0)
-    return AggregateFunction(by, rows, grouped.specs, rules=rules, over_everything=not grouped.grouping)
+def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, made: Windowed | None) -> AggregateFunction:
+    key = None
+    if made is not None:
+        name, window = f"{grouped.key_names[grouped.window_place]}_start", made.window
+        key = WindowKey(name, window.size, window.event_time, made.newest)
+    grouping = Grouping(keys, key, bool(read.lineage.watermarks), not grouped.grouping)
+    return grouping.function(_inputs(grouped, read), grouped.specs, rules_of(of.spark))
 
 
 def _inputs(grouped: _Grouped, read: Rows) -> pa.Schema:

@@ -18,7 +18,8 @@ from pyspark.sql.connect import plan as P
 from spark_ckpt import agg
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregates import ALL_ROWS, Split, rules_of, split_aggregates
+from spark_ckpt.plan._aggregate_functions import Grouping, WindowKey, in_slices, rules_of
+from spark_ckpt.plan._aggregates import ALL_ROWS, Split, split_aggregates
 from spark_ckpt.plan._aggregates_connect import ConnectExpressions
 from spark_ckpt.plan._key_types import check_key
 from spark_ckpt.plan._keyed_operator import keyed_rows
@@ -48,7 +49,6 @@ from spark_ckpt.runtime.grouping_sets import ExpandSets
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.runtime.windows import ShowWindows
 from spark_ckpt.state.aggregates.function import AggregateFunction
-from spark_ckpt.state.aggregates.kinds import in_any_order
 from spark_ckpt.state.aggregates.sessions import SessionAggregate
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 
@@ -258,31 +258,21 @@ def _asked(grouped: _Grouped, window: Windowed) -> Relation:
 
 
 def _windowed(of: Translation, grouped: _Grouped) -> Windowed | None:
-    """The rows with their windows' starts. Windows that begin in step with their length, of event times, and whose
-    aggregates do not mind the order, are added up by slices: a row comes once then."""
+    """The rows with their windows' starts."""
     window = grouped.window
     if window is None:
         return None
-    whole = window.size.most > 1 and window.size.size % window.size.slide == 0
-    sliced = window.event_time and whole and window.call is not None and in_any_order(grouped.specs.values())
+    sliced = window.call is not None and in_slices(window.size, window.event_time, grouped.specs.values())
     made = windowed(of, grouped.rows, window, grouped.names[grouped.place], sliced)
     return replace(made, rows=without_shown(made, len(grouped.rows.shown)))
 
 
 def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, made: Windowed | None) -> AggregateFunction:
-    by, rows, rules, window = arrow_schema(keys.schema), _inputs(grouped, read), rules_of(of.spark), grouped.window
+    key, window = None, grouped.window
     if window is not None and made is not None:
-        key, size = f"{grouped.names[grouped.place]}_start", window.size
-        windows, slide = {key: size.text}, size.slide if made.newest else None
-        if not window.event_time:
-            return AggregateFunction(by, rows, grouped.specs, rules=rules, windows=windows)
-        return WindowedAggregate(
-            by, rows, grouped.specs, rules=rules, windows=windows, window=key, size_us=size.size, slide_us=slide
-        )
-    time = keys.event_time
-    if time is not None and read.lineage.watermarks:
-        return WindowedAggregate(by, rows, grouped.specs, rules=rules, window=time, size_us=0)
-    return AggregateFunction(by, rows, grouped.specs, rules=rules, over_everything=not grouped.keys)
+        key = WindowKey(f"{grouped.names[grouped.place]}_start", window.size, window.event_time, made.newest)
+    grouping = Grouping(keys, key, bool(read.lineage.watermarks), not grouped.keys)
+    return grouping.function(_inputs(grouped, read), grouped.specs, rules_of(of.spark))
 
 
 def _inputs(grouped: _Grouped, read: Rows) -> pa.Schema:

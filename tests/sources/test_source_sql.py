@@ -314,6 +314,20 @@ def test_a_day_is_over_when_no_clock_of_the_world_shows_it() -> None:
     assert not is_over("no day", noon)
 
 
+def test_a_time_keeps_its_instant_where_pandas_on_spark_was_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells Arrow to pass over the zones of Python's times, and the server gives them in the zone of the session."""
+    url = new_database("postgresql", tmp_path)
+    run(url, TIMES.format("timestamptz"), "INSERT INTO t VALUES ('2026-07-01 12:00:00+00', 1)")
+    monkeypatch.setenv("PYARROW_IGNORE_TIMEZONE", "1")
+    monkeypatch.setenv("PGTZ", "Asia/Kolkata")
+    target = SqlSourceTarget(url, offsetColumn="at")
+    reader = target.make()
+    (time, _), *_ = target.rows(reader, reader.initial(), reader.latest(reader.initial(), True))
+    assert time == dt.datetime(2026, 7, 1, 12, tzinfo=dt.timezone.utc)
+
+
 @pytest.mark.parametrize("value", ["infinity", "-infinity", "0044-03-15 BC", "12000-01-01"])
 def test_a_time_that_python_has_not_is_refused_with_a_way_out_that_works_and_is_not_shown(
     tmp_path: Path, value: str

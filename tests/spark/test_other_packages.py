@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyspark
+import pytest
 from pyspark.ml import Pipeline
 from pyspark.ml.classification import DecisionTreeClassifier
 from pyspark.ml.feature import StringIndexer, VectorAssembler
@@ -21,7 +22,6 @@ from pyspark.sql import types as T
 os.environ.setdefault("PANDERA_VALIDATION_DEPTH", "SCHEMA_ONLY")  # its other checks ask for results of the rows
 
 import narwhals as nw
-import pandera.pyspark as pa
 import quinn
 from chispa import assert_df_equality
 from nestedfunctions.functions.nullify import nullify
@@ -29,6 +29,11 @@ from nestedfunctions.functions.whitelist import whitelist
 from spark_frame import nested
 
 from tests.spark.conftest import Input, Job
+
+with pytest.MonkeyPatch.context() as patched:
+    # It imports pyspark.pandas, which sets this: Spark's own rows of other modules' tests would lose their zones.
+    patched.setenv("PYARROW_IGNORE_TIMEZONE", "1")
+    import pandera.pyspark as pa
 
 NewInput = Callable[[str, str], Input]
 Program = Callable[[DataFrame], DataFrame]

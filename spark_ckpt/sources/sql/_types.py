@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timezone
 from decimal import Decimal
 from typing import Any
 
@@ -127,8 +128,11 @@ def _timestamps(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     numbers = [v for v in values if isinstance(v, int | float)]
     if numbers:  # SQLite takes them in a column of times: seconds, milliseconds or days, it does not say
         raise TypeError(f"the number {numbers[0]}")
-    zoned = any(v is not None and v.tzinfo is not None for v in values)
-    return pa.array(values, pa.timestamp("us", "UTC") if zoned else plain).cast(kind)
+    if not any(v is not None and v.tzinfo is not None for v in values):
+        return pa.array(values, plain).cast(kind)
+    # In UTC ahead of Arrow: it passes over other zones where pyspark.pandas was imported (PYARROW_IGNORE_TIMEZONE).
+    instants = [v.astimezone(timezone.utc) if v is not None and v.tzinfo is not None else v for v in values]
+    return pa.array(instants, pa.timestamp("us", "UTC")).cast(kind)
 
 
 def _flag(value: Any) -> bool:

@@ -123,10 +123,12 @@ TWICE = [
 ]
 
 
+@pytest.mark.soak
 def test_what_was_mended_is_as_in_spark(lab: Lab) -> None:
     assert_as_in_spark(lab, MENDED, MENDED[:2])
 
 
+@pytest.mark.soak
 def test_names_that_come_twice_reach_the_rows(lab: Lab) -> None:
     """They were refused by Spark at ``start()``, or by Python in the first batch."""
     sides = made_sides(lab.spark, lab.folder / "twice", random.Random(1))
@@ -154,6 +156,7 @@ OF_AN_ALIAS = [
 ]
 
 
+@pytest.mark.soak
 def test_an_alias_stands_in_front_of_columns_behind_joins_and_operators(lab: Lab) -> None:
     """``st.k`` was taken for a field of the column ``st``."""
     assert_as_in_spark(lab, OF_AN_ALIAS, OF_AN_ALIAS[3:4])
@@ -176,6 +179,7 @@ BY_FIRST = [
 ]
 
 
+@pytest.mark.soak
 def test_a_join_by_a_name_that_comes_twice_is_by_the_first_of_them(lab: Lab) -> None:
     assert_as_in_spark(lab, BY_FIRST)
 
@@ -197,6 +201,7 @@ SAME_NAMES = [
 ]
 
 
+@pytest.mark.soak
 def test_keys_and_results_may_have_one_name(lab: Lab) -> None:
     sides = assert_as_in_spark(lab, SAME_NAMES)
     assert [sides.difference([Query(tuple(made), "update")]) for made in SAME_NAMES[2:3]] == [None]

@@ -16,6 +16,7 @@ TABLES_TWICE = [
 ]
 
 
+@pytest.mark.soak
 def test_a_table_that_is_joined_twice_is_told_as_in_spark(lab: Lab) -> None:
     """The preview is no stream: Spark gave the second one's columns new ids there, so ``s["k"]`` was not found."""
     assert_as_in_spark(lab, TABLES_TWICE, TABLES_TWICE[:1])
@@ -45,6 +46,7 @@ TABLES_IN_FRONT = [
 ]
 
 
+@pytest.mark.soak
 def test_a_table_in_front_of_a_join_of_streams_or_an_operator_is_known_behind_it(lab: Lab) -> None:
     """By its alias, and as ``table["k"]``: there it is Spark's no more, and it was refused."""
     assert_as_in_spark(lab, TABLES_IN_FRONT, TABLES_IN_FRONT[1:2])
@@ -75,6 +77,7 @@ BEHIND_OPERATORS = [
 ]
 
 
+@pytest.mark.soak
 def test_a_table_in_front_of_operators_and_of_another_table_is_known_behind_them(lab: Lab) -> None:
     """What keys and de-duplicated rows are of, no Spark knows where rows come out of Python."""
     assert_as_in_spark(lab, BEHIND_OPERATORS)

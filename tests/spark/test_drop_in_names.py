@@ -107,6 +107,7 @@ def test_watermarks_name_columns_as_spark_finds_them(ckpt: Any, stream: Any) -> 
         assert [w.column for w in lineage.watermarks] == ["t"]
 
 
+@pytest.mark.soak
 def test_keys_whose_names_differ_in_case_alone_are_two(
     spark: SparkSession, tmp_path: Path, new_input: NewInput
 ) -> None:

@@ -114,9 +114,8 @@ def test_sets_of_windows_are_those_of_spark(
 @pytest.mark.parametrize(
     "query",
     [
-        _renamed,
         _of_literals,
-        *(pytest.param(q, marks=pytest.mark.soak) for q in (_cube, _rollup, _sets, _none, _keys_alone)),
+        *(pytest.param(q, marks=pytest.mark.soak) for q in (_renamed, _cube, _rollup, _sets, _none, _keys_alone)),
     ],
 )
 def test_each_set_of_keys_has_the_rows_that_spark_gives_it(

@@ -313,7 +313,7 @@ EVERY = range(8)
 
 @pytest.mark.parametrize(
     ("ansi", "asked"),
-    [(True, (0, 2, 4, 6, 7)), *(pytest.param(ansi, EVERY, marks=pytest.mark.soak) for ansi in (True, False))],
+    [(True, (0, 4, 7)), *(pytest.param(ansi, EVERY, marks=pytest.mark.soak) for ansi in (True, False))],
 )
 def test_columns_of_two_types_are_compared_as_in_spark(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, ansi: bool, asked: Iterable[int]
@@ -369,6 +369,7 @@ def test_a_semi_join_does_not_see_a_right_row_of_the_same_batch_that_is_over(
     assert {row[0] for row in expected} == {0, 1, 4, 5}
 
 
+@pytest.mark.soak
 def test_what_an_inner_join_by_names_shows_once_is_found_as_either_sides(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
 ) -> None:

@@ -95,6 +95,7 @@ def _stream(folder: Path) -> Files:
     return data
 
 
+@pytest.mark.soak
 def test_queries_run_as_in_spark(spark: SparkSession, ckpt: Any, job: Job, tmp_path: Path) -> None:
     data = _stream(tmp_path / "in")
 

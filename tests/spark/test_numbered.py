@@ -16,6 +16,7 @@ from tests.spark.test_window_columns import NewInput
 AT = datetime(2024, 5, 1, tzinfo=timezone.utc)
 
 
+@pytest.mark.soak
 def test_rows_of_each_batch_have_the_numbers_that_spark_gives_them(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path
 ) -> None:

@@ -32,7 +32,10 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize("name", [*ROWS, *GROUPS])
+QUICK = ("struct", "alias of a struct", "counts")
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.soak) for n in ROWS | GROUPS])
 def test_a_star_inside_a_function_stands_for_the_users_columns(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, name: str
 ) -> None:

@@ -54,6 +54,7 @@ def _all(a: Any) -> Any:
     return reduce(lambda one, two: one.union(two), made)
 
 
+@pytest.mark.soak
 def test_columns_of_one_name_are_told_apart_as_in_spark(
     spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job
 ) -> None:
@@ -163,6 +164,7 @@ GROUPS: list[Callable[[Any], Any]] = [
 ]
 
 
+@pytest.mark.soak
 def test_groups_are_told_apart_where_names_come_twice(
     spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job
 ) -> None:

@@ -147,9 +147,7 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
 CASES = [(query, mode) for query in QUERIES for mode in ("append", "update")]
 CASES.remove(("of windows' times", "update"))  # Spark has no such streams
 SHORT = [
-    ("tumbling", "append"),
     ("sliding", "update"),
-    ("called as a column", "append"),
     ("of windows' times", "append"),
 ]
 """In the test command; the others with the soak tests."""

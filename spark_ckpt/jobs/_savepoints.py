@@ -1,16 +1,20 @@
 """Savepoints: a checkpoint copied to a place of its own, and brought into a job again. Driver.
 
-A savepoint folder holds ``savepoint.json`` (written last: without it there is no savepoint), ``manifests/``,
-``state/<uid>/`` as plain Delta tables and ``sources/<id>/``, what sources need to understand their offsets.
+A savepoint folder holds ``claim.json`` (written first: what the folder is for), ``savepoint.json`` (written last:
+without it there is no savepoint), ``manifests/``, ``state/<uid>/`` as plain Delta tables and ``sources/<id>/``, what
+sources need to understand their offsets.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spark_ckpt.errors import CorruptStorageError, InvalidInputError, StorageNotWritableError
+from spark_ckpt.errors import CorruptStorageError, InvalidInputError
+from spark_ckpt.faults import reach
+from spark_ckpt.jobs._savepoint_target import SavepointMark, claim
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.names import checked_name, is_plain_file
 from spark_ckpt.protocol.records import SAVEPOINT, CommittedRecord, CompletionRecord, TableRef
@@ -20,43 +24,68 @@ from spark_ckpt.storage.delta_schema import from_delta_schema
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.job_paths import SAVEPOINT_RECORD, JobPaths
 from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_manifest
-from spark_ckpt.storage.record_store import RecordStore
+from spark_ckpt.storage.record_store import Exists, RecordStore
+from spark_ckpt.storage.retry import describe
 from spark_ckpt.storage.state_table import StateTable
+
+_log = logging.getLogger("spark_ckpt")
 
 
 def write_savepoint(
     job: str, records: JobRecords, table: Callable[[str], StateTable], record: CompletionRecord
 ) -> SavepointFailed | None:
-    """Copy ``record``'s state to its target. Again after a crash: what is there already is written over.
+    """Copy ``record``'s state to its target. Again after a crash: what is there already is kept.
 
-    Costs the size of the state. The target must not hold another savepoint.
+    Costs the size of the state. Whatever fails is answered and not raised: the checkpoint is complete, and the job
+    must go on though its target is taken, read-only, full or away.
     """
     assert record.target is not None
-    options = records.store.storage_options
     try:
-        store = RecordStore(record.target, options)
-        found = store.read(SAVEPOINT_RECORD, "savepoint")
-        if found is not None:
-            if _is_of(job, record, found):
-                return None
-            return SavepointFailed(f"{record.target} already holds another savepoint; choose an empty folder")
-        tables = {uid: _export(records, store, table(uid), ref) for uid, ref in record.tables.items()}
-        for source in record.sources:
-            there = Folder(JobPaths(record.target).source(source), options)
-            copy_folder(Folder(records.paths.source(source), options), there)
-        body = replace(record, tables=tables, committables=()).to_json()
-        # Last: before it the folder is no savepoint.
-        store.replace(SAVEPOINT_RECORD, "savepoint", {"job": job, "record": body})
-    except (StorageNotWritableError, InvalidInputError) as e:
-        return SavepointFailed(str(e))
+        copy_checkpoint(job, records, table, record, record.target)
+    except Exception as error:  # noqa: BLE001 - clients of object stores raise anything
+        reason = describe(error)
+        _log.warning(
+            "Job %s goes on, but the savepoint of checkpoint %d was not written: %s", job, record.checkpoint, reason
+        )
+        return SavepointFailed(reason)
     return None
 
 
-def _is_of(job: str, record: CompletionRecord, found: Mapping[str, Any]) -> bool:
-    """Whether the savepoint ``found`` is this one, written before a crash."""
-    theirs = found["record"]
-    # The mark of the life too: a job whose folder was removed counts its checkpoints from 1 again.
-    return (found.get("job"), theirs["checkpoint"], theirs.get("life", "")) == (job, record.checkpoint, record.life)
+def copy_checkpoint(
+    job: str, records: JobRecords, table: Callable[[str], StateTable], record: CompletionRecord, target: str
+) -> None:
+    """Make ``target`` a savepoint of ``record``. Stopped anywhere: it is no savepoint, and the same call finishes it.
+
+    Raises ``InvalidInputError`` if the folder is not free, and what storage raises.
+    """
+    options, mark = records.store.storage_options, SavepointMark.of(job, record)
+    store = RecordStore(target, options, records.store.folder.retry)
+    if read_mark(store) == mark:
+        return
+    reach("before the claim")
+    claim(store, mark, records.store.url)
+    # Stopped from here on: the claim says that what is in the folder is of this savepoint.
+    reach("savepoint claimed")
+    tables = {uid: _export(records, store, table(uid), ref) for uid, ref in record.tables.items()}
+    for source in record.sources:
+        there = Folder(JobPaths(target).source(source), options)
+        copy_folder(Folder(records.paths.source(source), options), there)
+    reach("state copied")
+    body = replace(record, tables=tables, committables=()).to_json()
+    # Last: before it the folder is no savepoint.
+    made = store.create(SAVEPOINT_RECORD, "savepoint", {"job": job, "record": body})
+    if isinstance(made, Exists) and read_mark(store) != mark:
+        raise InvalidInputError(f"{target} was taken by another savepoint at the same time; choose an empty folder")
+    reach("savepoint recorded")
+
+
+def read_mark(store: RecordStore) -> SavepointMark | None:
+    """Which savepoint is in the folder of ``store``; None if there is none that is complete."""
+    found = store.read(SAVEPOINT_RECORD, "savepoint")
+    if found is None:
+        return None
+    theirs: Mapping[str, Any] = found["record"]
+    return SavepointMark(str(found.get("job")), theirs.get("life", ""), theirs["checkpoint"])
 
 
 def _export(records: JobRecords, store: RecordStore, table: StateTable, ref: TableRef) -> TableRef:

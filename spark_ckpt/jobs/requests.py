@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from spark_ckpt import clock
 from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError, InvalidInputError
+from spark_ckpt.jobs._savepoint_target import require_free
 from spark_ckpt.jobs.records import JobRecords, report
 from spark_ckpt.protocol import codec
 from spark_ckpt.protocol.codec import later
@@ -149,11 +150,14 @@ def ask(
     """Ask the running job for a checkpoint and wait until it is committed; returns its id.
 
     ``alive`` raises when waiting makes no sense any more. Raises ``CheckpointFailedError`` if the checkpoint was
-    aborted or time ran out, ``InvalidInputError`` if the savepoint could not be written. Then the request is
-    withdrawn: the job does not take it up later, gives up what it has begun, and goes on. Only a ``drain`` whose
-    barrier was sent goes on draining, with a final checkpoint of its own.
+    aborted or time ran out, ``InvalidInputError`` if the savepoint could not be written; a ``target`` that is not free
+    is refused before the job is asked. Then the request is withdrawn: the job does not take it up later, gives up what
+    it has begun, and goes on. Only a ``drain`` whose barrier was sent goes on draining, with a final checkpoint of its
+    own.
     """
     deadline = time.monotonic() + timeout_s
+    if target is not None:
+        require_free(RecordStore(target, records.store.storage_options, records.store.folder.retry), records.store.url)
     request = create_request(records.store, kind, target, terminal, timeout_s, drain)
     try:
         answer = _wait(records, request, deadline, alive)
@@ -164,7 +168,9 @@ def ask(
             raise
         answer = said
     if answer.error is not None:
-        raise InvalidInputError(answer.error)
+        raise InvalidInputError(
+            f"the savepoint was not written, and checkpoint {answer.checkpoint} is complete without it: {answer.error}"
+        )
     assert answer.checkpoint is not None
     return answer.checkpoint
 

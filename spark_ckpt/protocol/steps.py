@@ -215,7 +215,8 @@ class WriteSavepoint:
     """Copy the checkpoint to ``record.target``, self-contained; its own record there comes last.
 
     If it is there already, nothing is done: an older driver may ask when the checkpoint has long been dropped.
-    Result: None, or ``SavepointFailed`` when trying again cannot help (the target is not writable).
+    Result: None, or ``SavepointFailed`` if it could not be written, for whatever reason. Whoever asked is told, and
+    the checkpoint is complete without it: a target that fails is no reason to end the query.
     """
 
     record: CompletionRecord

@@ -6,8 +6,8 @@ A savepoint's table is plain Delta without deletion vectors, which every reader 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -25,6 +25,7 @@ from spark_ckpt.storage.filesystem import Folder, make_folder, sync_folder
 from spark_ckpt.storage.run_files import open_run_file, read_row_group, run_file_writer
 
 _PREFIX = "savepoint-"
+_TRIES = 10
 
 
 def export_files(
@@ -32,20 +33,20 @@ def export_files(
 ) -> tuple[dict[str, FileEntry], dict[int, GroupManifest]]:
     """Copy the live rows of ``content`` into a plain Delta table at ``target``, file by file. Driver.
 
-    Returns content and groups of the copy: no dead rows, no tombstone runs, and file names that occur nowhere else.
-    A run's ``due_ms`` may be earlier than its rows' earliest. Called again after a crash, it replaces what the
-    earlier call wrote. Memory: one row group and one compressed file.
+    Returns content and groups of the copy: no dead rows and no tombstone runs. A run's ``due_ms`` may be earlier than
+    its rows' earliest. A file's name tells its content, so that calls for the same state write the same files: one
+    after a crash goes on, and two at the same time do not harm each other. Memory: one row group and one compressed
+    file.
 
     Raises ``CorruptStorageError`` if a state file is missing or damaged.
     """
-    token = uuid.uuid4().hex
     copied: dict[str, FileEntry] = {}
     moved: dict[str, tuple[str, BitMap]] = {}
     for number, (file, entry) in enumerate(sorted(content.items())):
         if entry.in_table:
-            name = f"{_PREFIX}{token}-{number:05d}.parquet"
             dead = read_vector(source, entry.dv) if entry.dv else BitMap()
-            copied[name] = _copy_live(source, file, dead, target, name)
+            name, copied_entry = _copy_live(source, file, dead, target, number)
+            copied[name] = copied_entry
             moved[file] = (name, dead)
     new_groups = {number: _move_group(group, moved) for number, group in groups.items()}
     check_live_rows(copied, new_groups)
@@ -72,7 +73,7 @@ def import_files(source: Folder, names: Iterable[str], target: Folder) -> None:
         sync_folder(target.root)
 
 
-def _copy_live(source: Folder, file: str, dead: BitMap, target: Folder, name: str) -> FileEntry:
+def _copy_live(source: Folder, file: str, dead: BitMap, target: Folder, number: int) -> tuple[str, FileEntry]:
     sink, first, rows = pa.BufferOutputStream(), 0, 0
     with open_run_file(source, file) as reader, run_file_writer(sink, reader.schema_arrow) as writer:
         for index in range(reader.num_row_groups):
@@ -83,8 +84,10 @@ def _copy_live(source: Folder, file: str, dead: BitMap, target: Folder, name: st
             if live.num_rows:
                 writer.write_table(live, row_group_size=live.num_rows)
     data = sink.getvalue()
-    target.create(name, memoryview(data))
-    return FileEntry(rows, data.size)
+    name = f"{_PREFIX}{hashlib.blake2b(data, digest_size=16).hexdigest()}-{number:05d}.parquet"
+    if not target.create(name, memoryview(data)) and target.local:
+        sync_folder(target.root)  # whoever wrote it may have died before the name was on stable storage
+    return name, FileEntry(rows, data.size)
 
 
 def _live_rows(table: pa.Table, first: int, dead: BitMap) -> pa.Table:
@@ -110,24 +113,25 @@ def _move_run(run: Run, name: str, dead: BitMap) -> Run:
 def _publish(target: Folder, content: TableContent, schema: pa.Schema) -> None:
     """One version that holds ``content``, whatever an earlier, interrupted export left there."""
     log, now_ms = delta_log.DeltaLog(target), clock.now_ms()
-    versions = log.versions()
-    before = log.files(versions)
-    version = versions[-1] + 1 if versions else 0
-    actions = [
-        delta_log.commit_info_action("SAVEPOINT", {}, now_ms),
-        delta_log.protocol_action(schema, deletion_vectors=False),
-        delta_log.metadata_action(schema, "State at a savepoint", {}, now_ms),
-        *(delta_log.remove_action(file, entry, now_ms) for file, entry in before.items()),
-        *(delta_log.add_action(file, entry, now_ms) for file, entry in content.items()),
-    ]
-    if not log.put(version, actions):
-        raise CorruptStorageError(
-            f"Savepoint table {target.shown('')} was written by someone else at the same time: expected to own version"
-            f" {version}, found it taken. Use a new path for the savepoint."
-        )
-    for name in target.names():
-        if name.startswith(_PREFIX) and name not in content:
-            target.remove(name)
+    for _ in range(_TRIES):
+        versions = log.versions()
+        before = log.files(versions)
+        if versions and before.keys() == content.keys():
+            return
+        actions = [
+            delta_log.commit_info_action("SAVEPOINT", {}, now_ms),
+            delta_log.protocol_action(schema, deletion_vectors=False),
+            delta_log.metadata_action(schema, "State at a savepoint", {}, now_ms),
+            *(delta_log.remove_action(f, entry, now_ms) for f, entry in before.items() if f not in content),
+            *(delta_log.add_action(f, entry, now_ms) for f, entry in content.items() if f not in before),
+        ]
+        if log.put(versions[-1] + 1 if versions else 0, actions):
+            return
+        # An older driver of the job that finishes the same savepoint was quicker: with the same files.
+    raise CorruptStorageError(
+        f"Savepoint table {target.shown('')} is written by others again and again: expected one job to write it."
+        f" Use a new path for the savepoint."
+    )
 
 
 def _import_one(source: Folder, name: str, target: Folder) -> None:

@@ -158,7 +158,7 @@ class Folder:
         try:
             with self._reading(name):
                 return bytes(self.retry.call(lambda: self.fs.cat_file(self.path(name), **self._in_one)))
-        except (FileNotFoundError, IsADirectoryError):
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
 
     def read_range(self, name: str, start: int, length: int) -> bytes:

@@ -1,6 +1,7 @@
 """Where everything of a job is below its folder. The one module that puts such a path together, or takes one apart.
 
-A savepoint's folder is laid out alike, with ``savepoint.json`` and without the records of a running job.
+A savepoint's folder is laid out alike, with ``savepoint.json`` and ``claim.json``, and without the records of a running
+job.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ JOB_RECORD = "job.json"
 SINKS_RECORD = "sinks.json"
 STATISTICS_RECORD = "statistics.json"
 SAVEPOINT_RECORD = "savepoint.json"
+CLAIM_RECORD = "claim.json"
 
 
 class JobPaths:

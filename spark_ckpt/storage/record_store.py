@@ -54,6 +54,10 @@ class RecordStore:
         self._folder = Folder(url, storage_options, retry)
 
     @property
+    def folder(self) -> Folder:
+        return self._folder
+
+    @property
     def url(self) -> str:
         return self._folder.url
 

@@ -37,7 +37,8 @@ def writing(name: Callable[[], str]) -> Iterator[None]:
         raise StorageNotWritableError(
             f"Cannot write {shown}: expected a folder this process may write,"
             f" found {type(error).__name__}: {getattr(error, 'strerror', None) or 'refused'}."
-            f" Check spark.ckpt.dir, its permissions, free space and storage options, and start the query again."
+            " Check that folder, its permissions, free space and storage options, and do it again: start the query, or"
+            " ask for the savepoint."
         ) from None
 
 

@@ -193,7 +193,7 @@ class StateTable:
         See :func:`spark_ckpt.storage._savepoint_files.export_files`. ``storage_options`` default to the table's.
         """
         options = self.folder.storage_options if storage_options is None else storage_options
-        target = Folder(JobPaths(target_url).state(self.uid), options)
+        target = Folder(JobPaths(target_url).state(self.uid), options, self.folder.retry)
         return savepoint_files.export_files(self.folder, content, groups, target, self.schema())
 
     def import_state(

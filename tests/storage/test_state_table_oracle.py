@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -92,11 +93,16 @@ def test_a_savepoint_is_a_plain_table_and_a_job_goes_on_from_it(tmp_path: Path, 
     assert _looked_up(RunCache(other.url, str(tmp_path / "cache"), 2**20), groups) == recorded.rows
 
 
-def test_a_savepoint_written_again_replaces_what_a_killed_attempt_left(tmp_path: Path) -> None:
+def test_a_savepoint_written_again_has_the_same_files_and_no_others(tmp_path: Path) -> None:
     job = _lived(tmp_path, 400)
     target = str(tmp_path / "savepoint")
-    old, new = job.recorded[-2], job.recorded[-1]
-    job.table.export_savepoint(old.content, old.groups, target)
-    content, _ = job.table.export_savepoint(new.content, new.groups, target)
-    assert read_version(f"{target}/state/u") == new.rows
-    assert {n.name for n in (tmp_path / "savepoint" / "state" / "u").glob("*.parquet")} == set(content)
+    done = job.recorded[-1]
+    first = job.table.export_savepoint(done.content, done.groups, target)
+    table = tmp_path / "savepoint" / "state" / "u"
+    for killed in ("_delta_log", sorted(first[0])[0]):  # as if it had been killed before it wrote this
+        path = table / killed
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert job.table.export_savepoint(done.content, done.groups, target) == first
+    assert read_version(f"{target}/state/u") == done.rows
+    assert {n.name for n in table.glob("*.parquet")} == set(first[0])
+    assert len(list((table / "_delta_log").glob("*.json"))) == 1

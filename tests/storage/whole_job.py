@@ -23,7 +23,7 @@ from spark_ckpt.jobs.requests import create_request, open_requests
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec
 from spark_ckpt.jobs.start import JobPlan, begin
 from spark_ckpt.protocol import events as ev
-from spark_ckpt.protocol.records import CHECKPOINT, LOST, AbortedRecord, Topology, TriggerRecord
+from spark_ckpt.protocol.records import CHECKPOINT, LOST, SAVEPOINT, AbortedRecord, Topology, TriggerRecord
 from spark_ckpt.sinks import memory
 from spark_ckpt.sinks.base import WriterContext
 from spark_ckpt.sinks.memory import MemorySink
@@ -102,17 +102,21 @@ class WholeJob:
 
     # -- batches -------------------------------------------------------------------------------------------------
 
-    def step(self, checkpoint: bool) -> None:
-        """A batch; with ``checkpoint``, its barrier comes behind the rows."""
-        barrier = self._trigger() if checkpoint else None
+    def step(self, checkpoint: bool, savepoint: str | None = None) -> None:
+        """A batch; with ``checkpoint``, its barrier comes behind the rows; ``savepoint``: of one into this folder."""
+        barrier = self._trigger(savepoint) if checkpoint else None
         end = {"origin": self.run.origin, "position": self.position + ROWS, "barrier": barrier}
         self._write("offsets", self.batch + 1, f"v1\n{json.dumps(end)}\n")
         self._replay(end)
 
-    def _trigger(self) -> int:
+    def _trigger(self, target: str | None = None) -> int:
+        """Of a savepoint to ``target``: as somebody asks for it by the request ``r``."""
         open_requests(self.records.store)
         k = self.records.newest_id() + 1
-        record = TriggerRecord(k, CHECKPOINT, int(time.time() * 1000), "timer", None, False, None, self.run.generation)
+        kind, request = (CHECKPOINT, None) if target is None else (SAVEPOINT, f"r{k}")
+        record = TriggerRecord(
+            k, kind, int(time.time() * 1000), "timer", target, False, request, self.run.generation
+        )  # fmt: skip
         assert self.records.create_trigger(record)
         return k
 

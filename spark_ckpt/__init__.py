@@ -10,8 +10,9 @@
     query = writer.queryName("orders").start()
 
 The session, its readers, DataFrames, writers and queries are the classes ``Ckpt...``; :func:`job` finds a job by its
-folder. A sink of one's own derives from :class:`TwoPhaseSink`, hooks from :class:`CheckpointHooks`; a source of one's
-own is a Python streaming ``DataSource``. All that is raised on purpose is a :class:`CkptError`.
+folder, :func:`savepoint` a savepoint. A sink of one's own derives from :class:`TwoPhaseSink`, hooks from
+:class:`CheckpointHooks`; a source of one's own is a Python streaming ``DataSource``. All that is raised on purpose is a
+:class:`CkptError`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from spark_ckpt.errors import CkptError
     from spark_ckpt.jobs.hooks import CheckpointHooks
     from spark_ckpt.jobs.job import Job, job
+    from spark_ckpt.jobs.savepoint import Savepoint, savepoint, savepoints
     from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
     from spark_ckpt.sinks.registry import register_sink
     from spark_ckpt.sources.starting import starting_options
@@ -52,6 +54,7 @@ __all__ = [
     "Committable",
     "Job",
     "JobConfig",
+    "Savepoint",
     "SinkWriter",
     "TwoPhaseSink",
     "WriterContext",
@@ -60,6 +63,8 @@ __all__ = [
     "errors",
     "job",
     "register_sink",
+    "savepoint",
+    "savepoints",
     "starting_options",
 ]
 
@@ -80,12 +85,15 @@ _MODULES = {
     "Committable": "types",
     "Job": "jobs.job",
     "JobConfig": "config",
+    "Savepoint": "jobs.savepoint",
     "SinkWriter": "sinks.base",
     "TwoPhaseSink": "sinks.base",
     "WriterContext": "sinks.base",
     "enable": "api.session",
     "job": "jobs.job",
     "register_sink": "sinks.registry",
+    "savepoint": "jobs.savepoint",
+    "savepoints": "jobs.savepoint",
     "starting_options": "sources.starting",
 }
 

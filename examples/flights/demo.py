@@ -29,7 +29,7 @@ import spark_ckpt
 from examples.flights import batch
 from examples.flights.compare import Comparison, compare
 from examples.flights.prepare import prepare
-from spark_ckpt.cli.history import history_table
+from spark_ckpt.cli.history import history_text
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".demo"
@@ -211,7 +211,8 @@ def run(place: str, upload: Callable[[Path, str], None] = lambda *_: None) -> in
         return fail(f"the job ended with exit code {code}")
 
     console.print("[bold]4. What happened[/]")
-    console.print(history_table(spark_ckpt.job(f"{place}/checkpoints", "flights").checkpoints()))
+    checkpoints = spark_ckpt.job(f"{place}/checkpoints", "flights").checkpoints()
+    console.print(f"\n{history_text(checkpoints, console.width)}\n", markup=False)
 
     console.print("[bold]5. Both sinks against a batch computation (pandas), row by row[/]")
     results = compare_sinks(place, flights)

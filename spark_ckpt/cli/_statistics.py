@@ -6,16 +6,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
+from spark_ckpt.cli._text_table import text_table
 from spark_ckpt.cli.history import size_text
 from spark_ckpt.jobs.statistics import PHASES
 
-WIDTH = 110
-"""A figure that is cut off is none: a narrow terminal wraps lines instead."""
-
-_VALUES = ("min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max")
+_VALUES = ("min", "mean", "p50", "p99", "max")
+"""Those that fit 80 columns; ``--json`` has more."""
 _ORDER = ("duration_ms", *PHASES, "written_bytes", "full_bytes", "held_back_bytes", "written_rows", "keys")
 
 
@@ -28,30 +24,28 @@ def counts_text(found: Mapping[str, Any]) -> str:
     return text if since is None else f"{text}, since {_time(since)} UTC"
 
 
-def statistics_table(found: Mapping[str, Any], subtasks: bool) -> Table:
-    """``found`` as :meth:`spark_ckpt.Job.statistics` returns it: one line for each thing measured."""
-    table = _table("of", "what", *_VALUES)
-    for name, metrics in _parts(found, subtasks):
-        lines = [m for m in _ORDER if m in metrics] + sorted(metrics.keys() - set(_ORDER))
-        for i, metric in enumerate(lines):
-            values = [_shown(metric, metrics[metric][v]) for v in _VALUES]
-            table.add_row(name if i == 0 else "", _words(metric), *values, end_section=i == len(lines) - 1)
-    return table
+def statistics_text(found: Mapping[str, Any], subtasks: bool) -> str:
+    """``found`` as :meth:`spark_ckpt.Job.statistics` returns it: a table for all checkpoints, and one an operator."""
+    return "\n\n".join(f"{name}\n{_metrics(metrics)}" for name, metrics in _parts(found, subtasks))
 
 
-def restored_table(found: Mapping[str, Any]) -> Table:
-    table = _table("start", "restored", "began", "took", left=1)
-    for r in found["restored"]:
-        start = str(r["start"] or r["generation"])
-        table.add_row(start, f"checkpoint {r['checkpoint']}", _time(r["started_ms"]), f"{r['took_ms'] / 1000:.2f} s")
-    return table
+def _metrics(metrics: Mapping[str, Any]) -> str:
+    lines = [m for m in _ORDER if m in metrics] + sorted(metrics.keys() - set(_ORDER))
+    rows = [[_words(m), *(_shown(m, metrics[m][v]) for v in _VALUES)] for m in lines]
+    return text_table(("", *_VALUES), rows, left=("",))
 
 
-def _table(*columns: str, left: int = 2) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for i, name in enumerate(columns):
-        table.add_column(name, justify="left" if i < left else "right", no_wrap=True)
-    return table
+def restored_text(found: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            str(r["start"] or r["generation"]),
+            f"checkpoint {r['checkpoint']}",
+            _time(r["started_ms"]),
+            f"{r['took_ms'] / 1000:.2f} s",
+        ]
+        for r in found["restored"]
+    ]
+    return text_table(("start", "restored", "began (UTC)", "took"), rows, left=("start",))
 
 
 def _parts(found: Mapping[str, Any], subtasks: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -6,25 +6,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from rich import box
-from rich.table import Table
+from spark_ckpt.cli._text_table import text_table
 
 _COLUMNS = ("id", "kind", "outcome", "start", "batch", "triggered", "took", "aligning", "written", "keys")
 _LEFT = ("kind", "outcome", "keys")
 
 
-def history_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
-    """``rows`` as :meth:`spark_ckpt.Job.checkpoints` returns them.
+def history_text(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
+    """``rows`` as :meth:`spark_ckpt.Job.checkpoints` returns them, in lines of at most ``width`` where that can be.
 
     ``start`` counts the job's starts, ``triggered`` is UTC, ``written`` the state files of the
     checkpoint, ``keys`` the live keys of every operator; in their place the reason if it did not complete.
     """
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in _COLUMNS:
-        table.add_column(name, justify="left" if name in _LEFT else "right")
-    for row in rows:
-        table.add_row(*_cells(row))
-    return table
+    return text_table(_COLUMNS, [_cells(row) for row in rows], _LEFT, detail=True, width=width)
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
@@ -58,4 +52,5 @@ def size_text(size_bytes: int) -> str:
         return f"{size_bytes} B"
     units = ("KiB", "MiB", "GiB", "TiB")
     power = min((size_bytes.bit_length() - 1) // 10, len(units))
-    return f"{size_bytes / 1024**power:,.1f} {units[power - 1]}"
+    value = size_bytes / 1024**power
+    return f"{value:,.{1 if value < 1000 else 0}f} {units[power - 1]}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.protocol import codec
+from spark_ckpt.protocol.codec import optional
 from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.storage.filesystem import normalize_url
@@ -28,6 +29,8 @@ class SavepointMark:
     job: str
     life: str
     checkpoint: int
+    disposing: bool = optional(False)
+    """It is being removed: what is left is no savepoint."""
 
     @classmethod
     def of(cls, job: str, record: CompletionRecord) -> SavepointMark:
@@ -52,7 +55,7 @@ def require_free(store: RecordStore, job_url: str | None = None) -> None:
         raise _taken(store, "already holds another savepoint")
     claimed = read_claim(store)
     if claimed is not None:
-        raise _taken(store, f"holds an unfinished savepoint, {claimed}")
+        raise _taken(store, f"holds an unfinished savepoint, {claimed} ('spark-ckpt dispose' removes it)")
     _require_empty(store)
 
 
@@ -71,6 +74,10 @@ def claim(store: RecordStore, mark: SavepointMark, job_url: str | None = None) -
 def read_claim(store: RecordStore) -> SavepointMark | None:
     body = store.read(CLAIM_RECORD, _KIND)
     return None if body is None else codec.read(SavepointMark, body, CLAIM_RECORD)
+
+
+def replace_claim(store: RecordStore, mark: SavepointMark) -> None:
+    store.replace(CLAIM_RECORD, _KIND, codec.write(mark))
 
 
 def _require_empty(store: RecordStore) -> None:

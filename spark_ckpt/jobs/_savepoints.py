@@ -8,9 +8,8 @@ sources need to understand their offsets.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.faults import reach
@@ -20,8 +19,9 @@ from spark_ckpt.names import checked_name, is_plain_file
 from spark_ckpt.protocol.records import SAVEPOINT, CommittedRecord, CompletionRecord, TableRef
 from spark_ckpt.protocol.recovery import as_savepoint
 from spark_ckpt.protocol.steps import SavepointFailed
+from spark_ckpt.redaction import redact_url
 from spark_ckpt.storage.delta_schema import from_delta_schema
-from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.filesystem import Folder, normalize_url
 from spark_ckpt.storage.job_paths import SAVEPOINT_RECORD, JobPaths
 from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_manifest
 from spark_ckpt.storage.record_store import Exists, RecordStore
@@ -49,6 +49,39 @@ def write_savepoint(
         )
         return SavepointFailed(reason)
     return None
+
+
+def copy_retained(job: str, records: JobRecords, checkpoint: int, path: str) -> None:
+    """Make ``path`` a savepoint of a checkpoint that the job retains, without the job. Any process.
+
+    Raises ``InvalidInputError`` if there is no such checkpoint, a sink lacks its rows, or the folder is not free, and
+    ``CorruptStorageError`` if its state is damaged, or was dropped meanwhile by a job that runs.
+    """
+    record = records.completion(checkpoint)
+    if record is None:
+        have = [c.checkpoint for c in records.completions()]
+        raise InvalidInputError(f"job {job!r} has no checkpoint {checkpoint} to take a savepoint of; it retains {have}")
+    _require_committed(job, records, record)
+    options = records.store.storage_options
+
+    def table(uid: str) -> StateTable:
+        return StateTable(records.paths.state(uid), uid, options, records.store.folder.retry)
+
+    copy_checkpoint(job, records, table, record, normalize_url(path))
+
+
+def _require_committed(job: str, records: JobRecords, record: CompletionRecord) -> None:
+    """Whoever restores the savepoint elsewhere has nothing to commit the rest with."""
+    k = record.checkpoint
+    given_up = {sink for c, sink in records.abandoned_pairs() if c == k}
+    waiting = sorted({c.sink for c in record.committables} - given_up)
+    if waiting and not records.confirmed([k]):
+        older = [c.checkpoint for c in records.completions() if c.checkpoint < k]
+        instead = f", or take the savepoint of checkpoint {older[-1]}" if older else ""
+        raise InvalidInputError(
+            f"job {job!r}: checkpoint {k} is complete, but sinks {waiting} may lack its rows, and a savepoint does not "
+            f"hold them. Start the job, which commits them; give them up with `spark-ckpt abandon`{instead}"
+        )
 
 
 def copy_checkpoint(
@@ -81,16 +114,29 @@ def copy_checkpoint(
 
 def read_mark(store: RecordStore) -> SavepointMark | None:
     """Which savepoint is in the folder of ``store``; None if there is none that is complete."""
-    found = store.read(SAVEPOINT_RECORD, "savepoint")
-    if found is None:
+    if not store.exists(SAVEPOINT_RECORD):
         return None
-    theirs: Mapping[str, Any] = found["record"]
-    return SavepointMark(str(found.get("job")), theirs.get("life", ""), theirs["checkpoint"])
+    return SavepointMark.of(*read_savepoint(store))
+
+
+def read_savepoint(store: RecordStore) -> tuple[str, CompletionRecord]:
+    """(job, record) of the savepoint in the folder of ``store``. Raises ``InvalidInputError`` if there is none."""
+    shown = redact_url(f"{store.url}/{SAVEPOINT_RECORD}")
+    body = store.read(SAVEPOINT_RECORD, "savepoint")
+    if body is None:
+        raise InvalidInputError(f"expected a complete savepoint in {redact_url(store.url)}, found no {shown}")
+    try:
+        job, record = str(body["job"]), CompletionRecord.from_json(body["record"], shown)
+    except (KeyError, TypeError) as e:
+        raise CorruptStorageError(f"{shown} is damaged: {e!r}; use another savepoint") from e
+    _check_names(record, shown)
+    return job, record
 
 
 def _export(records: JobRecords, store: RecordStore, table: StateTable, ref: TableRef) -> TableRef:
     manifest = read_manifest(records.store, ref.manifest)
-    content, groups = table.export_savepoint(manifest.content, manifest.groups, store.url)
+    schema = from_delta_schema(manifest.schema)
+    content, groups = table.export_savepoint(manifest.content, manifest.groups, store.url, schema=schema)
     copied = StateManifest(manifest.uid, manifest.checkpoint, 0, manifest.schema, content, groups)
     return TableRef(0, write_manifest(store, copied, "savepoint"))
 
@@ -102,17 +148,12 @@ def import_savepoint(records: JobRecords, path: str, options: dict[str, object],
     it again under another id, and ``gc`` removes what the first try left.
     """
     store = RecordStore(path, options)
-    body = store.read(SAVEPOINT_RECORD, "savepoint")
-    if body is None:
+    if not store.exists(SAVEPOINT_RECORD):
         raise InvalidInputError(
             f"spark.ckpt.restore={path}: expected a checkpoint id, auto, none or the folder of a savepoint; "
             f"found no {SAVEPOINT_RECORD} there"
         )
-    try:
-        source = CompletionRecord.from_json(body["record"], f"{path}/{SAVEPOINT_RECORD}")
-    except (KeyError, TypeError) as e:
-        raise CorruptStorageError(f"{path}/{SAVEPOINT_RECORD} is damaged: {e!r}; use another savepoint") from e
-    _check_names(source, f"{path}/{SAVEPOINT_RECORD}")
+    _, source = read_savepoint(store)
     checkpoint = max(records.newest_id(), source.checkpoint) + 1
     tables = {uid: _import(records, store, ref, uid, checkpoint, options) for uid, ref in source.tables.items()}
     for name in source.sources:

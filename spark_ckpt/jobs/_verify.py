@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.protocol.records import AbortedRecord, BatchRecord, CommittedRecord, TriggerRecord, checkpoint_from_json
+from spark_ckpt.protocol.records import (
+    AbortedRecord,
+    BatchRecord,
+    CommittedRecord,
+    CompletionRecord,
+    TriggerRecord,
+    checkpoint_from_json,
+)
 from spark_ckpt.sources.file_log import COPIES, FOLDER, KIND, DiscoveryLog, is_record
 from spark_ckpt.storage.content import FileEntry
 from spark_ckpt.storage.deletion_vectors import read_vector
 from spark_ckpt.storage.filesystem import Folder
-from spark_ckpt.storage.job_paths import JOB_RECORD, SINKS_RECORD, JobPaths, RecordFolder
+from spark_ckpt.storage.job_paths import JOB_RECORD, SAVEPOINT_RECORD, SINKS_RECORD, JobPaths, RecordFolder
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
 from spark_ckpt.storage.record_store import RecordStore
 from spark_ckpt.storage.run_files import open_run_file, read_row_group
-from spark_ckpt.storage.state_table import StateTable
+from spark_ckpt.storage.state_table import StateTable, savepoint_table_files
 
 Progress = Callable[[str], None]
+Check = tuple[str, Callable[[], object]]
+"""What is read, and how; it raises ``CorruptStorageError``."""
 
 
 def verify_job(records: JobRecords, options: dict[str, object], progress: Progress) -> list[str]:
@@ -26,7 +35,24 @@ def verify_job(records: JobRecords, options: dict[str, object], progress: Progre
 
     ``progress`` is told the name of what is read next. Returns the damage, empty if there is none.
     """
-    checks = [*_records(records), *_states(records, options), *_discovered(records.paths, options)]
+    return _damage([*_records(records), *_states(records, options), *_discovered(records.paths, options)], progress)
+
+
+def verify_savepoint(store: RecordStore, read: Callable[[], CompletionRecord], progress: Progress) -> list[str]:
+    """As :func:`verify_job`, of the savepoint in the folder of ``store``, whose record ``read`` reads."""
+    progress(SAVEPOINT_RECORD)
+    try:
+        record = read()
+    except CorruptStorageError as damage:
+        return [str(damage)]
+    paths, options = JobPaths(store.url), store.storage_options
+    tables = [c for uid, ref in record.tables.items() for c in _table(store, paths, uid, ref.manifest, options)]
+    logs = {uid: _log_check(store, paths, uid, ref.manifest, options) for uid, ref in record.tables.items()}
+    of_logs = [(paths.state_file(uid), check) for uid, check in logs.items()]
+    return _damage([*tables, *of_logs, *_discovered(paths, options)], progress)
+
+
+def _damage(checks: Iterable[Check], progress: Progress) -> list[str]:
     wrong = []
     for name, check in checks:
         progress(name)
@@ -37,7 +63,7 @@ def verify_job(records: JobRecords, options: dict[str, object], progress: Progre
     return list(dict.fromkeys(wrong))
 
 
-def _records(records: JobRecords) -> Iterator[tuple[str, Callable[[], object]]]:
+def _records(records: JobRecords) -> Iterator[Check]:
     store = records.store
     yield JOB_RECORD, lambda: store.read(JOB_RECORD, "job")
     yield SINKS_RECORD, lambda: store.read(SINKS_RECORD, "sinks")
@@ -59,25 +85,54 @@ def _records(records: JobRecords) -> Iterator[tuple[str, Callable[[], object]]]:
             yield path, lambda p=path, k=kind, r=read: r(store.read(p, k), p)  # type: ignore[misc]
 
 
-def _states(records: JobRecords, options: dict[str, object]) -> Iterator[tuple[str, Callable[[], object]]]:
+def _states(records: JobRecords, options: dict[str, object]) -> Iterator[Check]:
     seen: set[tuple[str, FileEntry]] = set()
     paths = records.paths
     for record in records.completions():
         for uid, ref in record.tables.items():
-            yield ref.manifest, lambda r=ref: read_manifest(records.store, r.manifest)  # type: ignore[misc]
-            folder = Folder(paths.state(uid), options)
-            for file, entry in _content(records, ref.manifest).items():
-                path = paths.state_file(uid, file)
-                if (path, entry) not in seen:
-                    seen.add((path, entry))
-                    yield path, lambda f=folder, n=file, e=entry: _file(f, n, e)  # type: ignore[misc]
+            yield from _table(records.store, paths, uid, ref.manifest, options, seen)
     recorded = records.table_versions()
     for uid in sorted({*Folder(paths.states, options).folders(), *recorded}):
         newest = recorded.get(uid, -1)
         yield paths.state_file(uid), lambda u=uid, v=newest: StateTable(paths.state(u), u, options).require(v)  # type: ignore[misc]
 
 
-def _discovered(paths: JobPaths, options: dict[str, object]) -> Iterator[tuple[str, Callable[[], object]]]:
+def _table(
+    store: RecordStore,
+    paths: JobPaths,
+    uid: str,
+    manifest: str,
+    options: dict[str, object],
+    seen: set[tuple[str, FileEntry]] | None = None,
+) -> Iterator[Check]:
+    """The manifest of one table, and the files that it names and that are not in ``seen``, to which they are added."""
+    yield manifest, lambda: read_manifest(store, manifest)
+    folder, known = Folder(paths.state(uid), options), set() if seen is None else seen
+    for file, entry in _content(store, manifest).items():
+        path = paths.state_file(uid, file)
+        if (path, entry) not in known:
+            known.add((path, entry))
+            yield path, lambda n=file, e=entry: _file(folder, n, e)  # type: ignore[misc]
+
+
+def _log_check(
+    store: RecordStore, paths: JobPaths, uid: str, manifest: str, options: dict[str, object]
+) -> Callable[[], object]:
+    """Of a savepoint's table: that Delta readers see the files that the manifest names."""
+
+    def check() -> None:
+        folder = Folder(paths.state(uid), options)
+        seen, named = savepoint_table_files(folder), set(_content(store, manifest))
+        if named and seen != named:  # else the manifest's damage is reported by itself
+            raise CorruptStorageError(
+                f"The Delta log of {folder.shown('')} is damaged: expected files {sorted(named)}, found {sorted(seen)}."
+                " A restore does not need it; Delta readers do."
+            )
+
+    return check
+
+
+def _discovered(paths: JobPaths, options: dict[str, object]) -> Iterator[Check]:
     """The discovery logs of ``files`` sources: each record, and that there is no gap. Other sources' files are not."""
     for source in Folder(paths.sources, options).folders():
         store = RecordStore(paths.source(source), options)
@@ -88,9 +143,9 @@ def _discovered(paths: JobPaths, options: dict[str, object]) -> Iterator[tuple[s
             yield paths.source_file(source), lambda s=store: DiscoveryLog(s)  # type: ignore[misc]
 
 
-def _content(records: JobRecords, manifest: str) -> dict[str, FileEntry]:
+def _content(store: RecordStore, manifest: str) -> dict[str, FileEntry]:
     try:
-        found: StateManifest = read_manifest(records.store, manifest)
+        found: StateManifest = read_manifest(store, manifest)
     except CorruptStorageError:
         return {}  # reported by itself
     return dict(found.content)

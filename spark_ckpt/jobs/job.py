@@ -14,6 +14,7 @@ from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs._deletion import delete_checkpoints
 from spark_ckpt.jobs._garbage import GarbageCollector
 from spark_ckpt.jobs._report import recorded_row, recorded_rows
+from spark_ckpt.jobs._savepoints import copy_retained
 from spark_ckpt.jobs._unheard import Unheard
 from spark_ckpt.jobs._verify import verify_job
 from spark_ckpt.jobs.heartbeat import require_stopped
@@ -141,13 +142,26 @@ class Job(Hinting):
             )
         return self.records.paths.state(uid), record.tables[uid].version
 
-    def savepoint(self, path: str, timeout_s: float = 600.0, progress: Callable[[str], None] = lambda _: None) -> int:
+    def savepoint(
+        self,
+        path: str,
+        timeout_s: float = 600.0,
+        progress: Callable[[str], None] = lambda _: None,
+        checkpoint: int | None = None,
+    ) -> int:
         """Ask the running job for a savepoint in the empty folder ``path`` (or URL) and wait for it; returns its id.
 
-        ``progress`` is told, at once and every ten seconds, if no driver of the job is heard of. Raises as
-        :meth:`spark_ckpt.CkptQuery.savepoint`, after ``timeout_s`` seconds if no driver runs the job.
+        With ``checkpoint``, the id of a retained one, nobody is asked: that one is copied, whether the job runs or not,
+        and can start or not. Stopped on the way, the same call finishes it.
+
+        ``progress`` is told, every ten seconds, if the driver of the job is not heard of any more. Raises as
+        :meth:`spark_ckpt.CkptQuery.savepoint`, after ``timeout_s`` seconds if the job does not answer, and
+        ``InvalidInputError`` at once if no driver runs it, or if some sink lacks the rows of ``checkpoint`` yet.
         """
-        return self._ask(path, False, timeout_s, progress)
+        if checkpoint is None:
+            return self._ask(path, False, timeout_s, progress)
+        copy_retained(self.name, self.records, checkpoint, path)
+        return checkpoint
 
     def stop(
         self,
@@ -171,6 +185,7 @@ class Job(Hinting):
     ) -> int:
         kind = SAVEPOINT if path is not None else FINAL
         unheard = Unheard(self.records, self.name, timeout_s, progress)
+        unheard.require_heard()
         return ask(self.records, kind, path, terminal, timeout_s, unheard, drain)
 
     def abandon(self, checkpoint: int, sink: str, force: bool = False) -> None:

@@ -46,6 +46,25 @@ def describe_columns(schema_string: str) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in from_delta_schema(schema_string))
 
 
+_SPARK_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+
+
+def column_types(schema_string: str) -> dict[str, str]:
+    """Each column's type as Spark writes it: ``bigint``, ``array<struct<a:int>>``."""
+    return {f["name"]: _in_spark(f["type"]) for f in json.loads(schema_string)["fields"]}
+
+
+def _in_spark(kind: Any) -> str:
+    if isinstance(kind, str):
+        return _SPARK_NAMES.get(kind, kind)
+    if kind["type"] == "struct":
+        fields = (f"{f['name']}:{_in_spark(f['type'])}" for f in kind["fields"])
+        return f"struct<{','.join(fields)}>"
+    if kind["type"] == "array":
+        return f"array<{_in_spark(kind['elementType'])}>"
+    return f"map<{_in_spark(kind['keyType'])},{_in_spark(kind['valueType'])}>"
+
+
 def _struct(fields: list[pa.Field], where: str) -> dict[str, Any]:
     seen: dict[str, str] = {}
     for field in fields:

@@ -201,6 +201,12 @@ class Folder:
         with self._writing(name), contextlib.suppress(FileNotFoundError):
             self.retry.call(lambda: self.fs.rm(self.path(name), recursive=True))
 
+    def remove_if_empty(self) -> None:
+        """Remove the folder itself, where the file system has folders, unless something is in it."""
+        if self.local:
+            with contextlib.suppress(OSError):
+                os.rmdir(self.root)
+
     def remove_temporaries(self) -> None:
         """Remove what interrupted writes left behind. Only while nobody writes."""
         for name in self._list_names(_TEMPORARY):

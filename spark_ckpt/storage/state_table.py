@@ -187,14 +187,16 @@ class StateTable:
         groups: Mapping[int, GroupManifest],
         target_url: str,
         storage_options: Mapping[str, Any] | None = None,
+        schema: pa.Schema | None = None,
     ) -> tuple[dict[str, FileEntry], dict[int, GroupManifest]]:
         """Copy the state at a checkpoint into ``<target_url>/state/<uid>/``; returns content and groups of the copy.
 
-        See :func:`spark_ckpt.storage._savepoint_files.export_files`. ``storage_options`` default to the table's.
+        See :func:`spark_ckpt.storage._savepoint_files.export_files`. ``storage_options`` default to the table's,
+        and so does ``schema``: an older checkpoint may have other columns than the table has now.
         """
         options = self.folder.storage_options if storage_options is None else storage_options
         target = Folder(JobPaths(target_url).state(self.uid), options, self.folder.retry)
-        return savepoint_files.export_files(self.folder, content, groups, target, self.schema())
+        return savepoint_files.export_files(self.folder, content, groups, target, schema or self.schema())
 
     def import_state(
         self,
@@ -265,3 +267,9 @@ class StateTable:
                 f" {ours.generation}, checkpoint {ours.checkpoint}, found generation {theirs.generation}, checkpoint"
                 f" {theirs.checkpoint}. Stop this query."
             )
+
+
+def savepoint_table_files(folder: Folder) -> set[str]:
+    """The files that Delta readers see in a savepoint's table. Raises ``CorruptStorageError``."""
+    log = delta_log.DeltaLog(folder)
+    return set(log.files(log.versions()))

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from spark_ckpt.cli import app
+from spark_ckpt.cli._statistics import statistics_text
 from spark_ckpt.cli.history import size_text
 from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs.records import JobRecords
@@ -114,18 +115,42 @@ def test_gc_of_a_job_without_garbage_removes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["savepoint", "stop"])
-def test_a_savepoint_of_a_job_that_does_not_run_gives_up_and_withdraws_the_request(job: Path, name: str) -> None:
-    result = command(name, str(job), "flights", str(job / "savepoint"), "--timeout", "0")
-    assert result.exit_code == 1
-    assert "is the query running" in result.output
-    assert list((job / "flights" / "requests").glob("*.json")) == []
-
-
-@pytest.mark.parametrize("name", ["savepoint", "stop"])
-def test_who_waits_for_a_job_that_nobody_runs_is_told_at_once(job: Path, name: str) -> None:
-    result = command(name, str(job), "flights", str(job / "savepoint"), "--timeout", "0.2")
-    assert result.stderr.startswith("no driver of job 'flights' is heard of: start its query, or stop waiting")
+def test_a_savepoint_of_a_job_that_does_not_run_is_refused_at_once_and_nothing_is_asked(job: Path, name: str) -> None:
+    result = command(name, str(job), "flights", str(job / "savepoint"))
     assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("no driver of job 'flights' is heard of")
+    assert list((job / "flights").glob("requests/*.json")) == []
+
+
+@pytest.mark.parametrize("columns", [None, 30, 80])
+def test_no_table_cuts_anything_and_all_fit_eighty_columns(job: Path, columns: int | None) -> None:
+    uids = {f"operator_{i}_with_a_name": UidSize(keys=1_234_567 + i, size_bytes=2**30, files=1) for i in range(3)}
+    long = HistoryRow(5, "savepoint", "completed", 1_700_000_020_000, 1, 12345, None, 1_700_003_601_500, state=uids)
+    History(f"{job}/flights/history").append(long)
+    env = {"COLUMNS": str(columns)} if columns else {}
+    for arguments in (["list"], ["stats"], ["stats", "--subtasks"]):
+        shown = CliRunner().invoke(app, [arguments[0], str(job), "flights", *arguments[1:]], env=env)
+        assert shown.exit_code == 0
+        assert "…" not in shown.output
+        assert columns != 80 or max(map(len, shown.output.splitlines())) <= 80
+    listed = CliRunner().invoke(app, ["list", str(job), "flights"], env=env).output
+    for uid, size in uids.items():
+        assert f"{uid} {size.keys:,}" in " ".join(listed.split())
+    assert "took longer than 1 min" in " ".join(listed.split())
+    assert columns is not None or len(listed.splitlines()) == 5, "a line a checkpoint, for grep"
+
+
+def test_the_statistics_of_large_checkpoints_fit_eighty_columns() -> None:
+    def much(value: float) -> dict[str, float]:
+        return dict.fromkeys(("min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max", "count"), value)
+
+    ms = {name: much(36_000_000) for name in ("duration_ms", "alignment_ms", "commit_sinks_ms")}
+    sizes = {name: much(2**40 - 1) for name in ("written_bytes", "full_bytes", "held_back_bytes")}
+    metrics = {**ms, **sizes, "written_rows": much(99_999_999), "keys": much(99_999_999)}
+    found = {"checkpoints": metrics, "operators": {"totals": {"all": metrics, "subtasks": {0: metrics}}}}
+    lines = statistics_text(found, subtasks=True).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "totals 0" in lines
 
 
 @pytest.mark.parametrize("option", ["hunter2", "=hunter2"])
@@ -145,7 +170,7 @@ def test_storage_options_reach_the_configuration(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("size_bytes", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 2**30, "3.0 GiB"), (2**60, "1,048,576.0 TiB")],
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 2**30, "3.0 GiB"), (2**60, "1,048,576 TiB")],
 )
 def test_sizes_are_shown_in_binary_units(size_bytes: int, text: str) -> None:
     assert size_text(size_bytes) == text

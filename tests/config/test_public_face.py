@@ -28,12 +28,14 @@ CLASSES = [
     spark_ckpt.CkptDataStreamWriter,
     spark_ckpt.CkptQuery,
     spark_ckpt.Job,
+    spark_ckpt.Savepoint,
     spark_ckpt.TwoPhaseSink,
     spark_ckpt.SinkWriter,
     spark_ckpt.CheckpointHooks,
 ]
 MODULES = [
-    importlib.import_module(f"spark_ckpt.{name}") for name in ("agg", "api.session", "jobs.job", "sinks.registry")
+    importlib.import_module(f"spark_ckpt.{name}")
+    for name in ("agg", "api.session", "jobs.job", "jobs.savepoint", "sinks.registry")
 ]
 """Of functions that users call."""
 

@@ -31,8 +31,15 @@ from spark_ckpt.protocol.records import AbortedRecord, CommittedRecord, Generati
 from spark_ckpt.storage.job_paths import id_name
 
 
+def runs(records: JobRecords) -> None:
+    """A driver is heard of."""
+    records.create_generation(GenerationRecord(1, 1, "", None, 0, Topology(1, 1, (), {}, ())))
+    Heart(records, 1).beat()
+
+
 def test_a_drain_is_asked_for_with_or_without_a_savepoint_and_a_stop_needs_one_of_them(tmp_path: Path) -> None:
     job = Job(JobConfig(dir=str(tmp_path)), "job")
+    runs(job.records)
     with pytest.raises(InvalidInputError, match="drain=True"):
         job.stop()
     for path, kind in ((None, "final"), (f"{tmp_path}/savepoint", "savepoint")):
@@ -108,19 +115,33 @@ def test_who_waits_hears_nothing_while_a_driver_lives_and_that_one_came(tmp_path
     unheard()
     unheard()
     assert heard == [
-        "no driver of job 'job' is heard of: start its query, or stop waiting, which withdraws what was asked for; "
-        "60 s left"
+        "the driver of job 'job' is not heard of any more: start its query again, or stop waiting, which withdraws "
+        "what was asked for; 60 s left"
     ]
     unheard._next = 0.0
     unheard()
     assert re.fullmatch("still no driver of job 'job' heard of; [56][0-9] s left", heard.pop())
-    job.records.create_generation(GenerationRecord(1, 1, "", None, 0, Topology(1, 1, (), {}, ())))
-    Heart(job.records, 1).beat()
+    runs(job.records)
     unheard._next = 0.0
     unheard()
     assert heard[1:] == ["a driver runs job 'job' now"]
     Unheard(job.records, "job", 60.0, heard.append)()
     assert len(heard) == 2
+
+
+def test_of_a_job_that_nobody_runs_nothing_is_asked_and_the_message_says_so_at_once(tmp_path: Path) -> None:
+    job = Job(JobConfig(dir=str(tmp_path)), "job")
+    asked: list[Callable[[], object]] = [
+        lambda: job.savepoint(f"{tmp_path}/savepoint"),
+        lambda: job.stop(f"{tmp_path}/savepoint"),
+        lambda: job.stop(drain=True),
+    ]
+    for ask_it in asked:
+        with pytest.raises(
+            InvalidInputError, match=r"no driver of job 'job' is heard of.*start its query and ask again$"
+        ):
+            ask_it()
+    assert job.records.store.names("requests") == job.records.store.names("answers") == []
 
 
 def test_a_request_that_is_not_answered_in_time_is_withdrawn_for_good(records: JobRecords) -> None:

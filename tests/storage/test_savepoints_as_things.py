@@ -1,0 +1,257 @@
+"""Savepoints listed, described, verified, copied, removed, and taken of a job that does not run. No Spark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner, Result
+
+import spark_ckpt
+from spark_ckpt.cli import app
+from spark_ckpt.errors import CkptError, InvalidInputError
+from spark_ckpt.faults import heard_by
+from tests.storage.whole_job import JOB, WholeJob
+
+
+class Killed(BaseException):
+    """As SIGKILL, but the test goes on."""
+
+
+def command(*arguments: object, columns: int = 80) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": str(columns)})
+
+
+@pytest.fixture(scope="module")
+def taken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job that has stopped and retains checkpoints 1 and 3, and its savepoint of checkpoint 2, ``savepoints/one``."""
+    root = tmp_path_factory.mktemp("taken")
+    job = WholeJob(root)
+    job.start()
+    job.step(True)
+    job.step(True, savepoint=str(root / "savepoints/one"))
+    job.step(True)
+    return root
+
+
+@pytest.fixture
+def root(taken: Path, tmp_path: Path) -> Path:
+    shutil.copytree(taken, tmp_path / "root")
+    return tmp_path / "root"
+
+
+def killed_at(place: str) -> AbstractContextManager[None]:
+    """Within, who comes to ``place`` is killed there."""
+
+    def heard(reached: str) -> None:
+        if reached == place:
+            raise Killed
+
+    return heard_by(heard)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def restored(root: Path, savepoint: Path | str) -> dict[int, int]:
+    job = WholeJob(root)
+    job.start(restore=str(savepoint))
+    return job.counts
+
+
+COUNTS = {0: 3, 1: 3, 2: 3, 3: 3, 4: 2}
+"""After two batches of seven rows."""
+
+
+def test_savepoints_are_listed_with_job_and_time_from_any_folder_above_them(root: Path) -> None:
+    for place in (root, root / "savepoints", root / "savepoints/one"):
+        (found,) = spark_ckpt.savepoints(str(place))
+        summary = found.summary()
+        assert (summary["job"], summary["checkpoint"], summary["complete"]) == (JOB, 2, True)
+        assert summary["path"] == str(root / "savepoints/one")
+    listed = command("savepoints", root, columns=40).output
+    assert str(root / "savepoints/one") in listed, "a path is not cut, however narrow the terminal is"
+    assert json.loads(command("savepoints", root, "--json").output) == [summary]
+    assert "There are no savepoints" in command("savepoints", root / "sinks").output
+
+
+def test_describe_has_offsets_columns_keys_and_what_each_sink_was_given(root: Path) -> None:
+    path = root / "savepoints/one"
+    found = json.loads(command("describe", path, "--json").output)
+    assert found == spark_ckpt.savepoint(str(path)).describe()
+    assert found["sources"] == {"rows": {"inner": 14, "ended": False}}
+    counts = found["operators"]["counts"]
+    assert (counts["columns"], counts["keys"], counts["files"]) == ({"k": "bigint", "n": "bigint"}, 5, 1)
+    assert {s: v["checkpoint"] for s, v in found["sinks"].items()} == {"appended": 2, "merged": 2}
+    text = command("describe", path).output
+    for word in ('{"inner": 14', "counts: 5 keys", "    n bigint", "sink merged: checkpoint 2", "maxParallelism 1"):
+        assert word in text
+
+
+def test_the_state_of_a_savepoint_is_a_table_for_any_reader(root: Path) -> None:
+    url, version = spark_ckpt.savepoint(str(root / "savepoints/one")).state_table("counts")
+    rows = DeltaTable(url, version=version).to_pyarrow_table()
+    assert dict(zip(rows["k"].to_pylist(), rows["n"].to_pylist(), strict=True)) == COUNTS
+
+
+@pytest.mark.parametrize("damage", ["savepoint.json", "manifests/*/*", "state/*/*.parquet", "state/*/_delta_log/*"])
+def test_verify_finds_every_damage_of_a_savepoint(root: Path, damage: str) -> None:
+    path = root / "savepoints/one"
+    assert spark_ckpt.savepoint(str(path)).verify() == []
+    assert command("verify", path).exit_code == 0
+    (file,) = path.glob(damage)
+    file.write_bytes(file.read_bytes()[:-20])
+    (wrong,) = spark_ckpt.savepoint(str(path)).verify()
+    assert file.name in wrong or str(file.parent.parent) in wrong
+    result = command("verify", path, "--json")
+    assert (result.exit_code, json.loads(result.output)) == (1, [wrong])
+    if "state" in damage:
+        file.unlink()
+        assert len(spark_ckpt.savepoint(str(path)).verify()) == 1
+
+
+def test_a_copy_is_the_same_savepoint_somewhere_else(root: Path, tmp_path: Path) -> None:
+    path, target = root / "savepoints/one", root / "copies/two"
+    assert command("copy", path, target).output.startswith("the copy is complete")
+    same = ("manifests", "state")
+    assert files(target).keys() == files(path).keys()
+    assert [files(target / name) for name in same] == [files(path / name) for name in same]
+    assert spark_ckpt.savepoint(str(target)).record() == spark_ckpt.savepoint(str(path)).record()
+    assert command("copy", path, target).exit_code == 0, "again: nothing to do"
+    shutil.rmtree(path)
+    assert restored(tmp_path / "other", target) == COUNTS
+
+
+@pytest.mark.parametrize("place", ["savepoint claimed", "state copied"])
+def test_a_copy_that_is_killed_is_no_savepoint_and_the_same_command_finishes_it(root: Path, place: str) -> None:
+    path, target = root / "savepoints/one", root / "copies/two"
+    before = files(path)
+    with killed_at(place), pytest.raises(Killed):
+        spark_ckpt.savepoint(str(path)).copy(str(target))
+    (listed,) = [s.summary() for s in spark_ckpt.savepoints(str(root / "copies"))]
+    assert (listed["complete"], listed["job"], listed["checkpoint"]) == (False, JOB, 2)
+    assert "unfinished" in command("savepoints", root / "copies").output
+    with pytest.raises(InvalidInputError, match="complete savepoint"):
+        spark_ckpt.savepoint(str(target)).record()
+    spark_ckpt.savepoint(str(path)).copy(str(target))
+    assert spark_ckpt.savepoint(str(target)).verify() == []
+    assert files(path) == before
+
+
+def test_nothing_but_a_savepoint_is_ever_removed(root: Path) -> None:
+    job = WholeJob(root)
+    for folder in (root, root / "jobs", job.folder, job.folder / "state/counts", root / "sinks", root / "nowhere"):
+        before = files(root)
+        result = command("dispose", folder, "--force")
+        assert (result.exit_code, "expected a savepoint" in result.output) == (1, True)
+        assert files(root) == before
+    (root / "savepoints/one/notes.txt").write_text("mine")
+    assert command("dispose", root / "savepoints/one").exit_code == 0
+    assert files(root / "savepoints") == {"one/notes.txt": b"mine"}
+
+
+def test_a_removed_savepoint_leaves_its_folder_to_the_next_one_and_its_jobs_alone(root: Path, tmp_path: Path) -> None:
+    path = root / "savepoints/one"
+    other = WholeJob(tmp_path / "other")
+    other.start(restore=str(path))
+    other.step(True)
+    assert json.loads(command("dispose", path, "--json").output) == {"removed": str(path)}
+    assert not path.exists()
+    again = WholeJob(tmp_path / "other")
+    again.start(restore=str(path))  # as its command says for ever
+    again.step(True)
+    assert again.job.verify() == []
+    job = WholeJob(root)
+    job.start()
+    job.step(True, savepoint=str(path))
+    assert spark_ckpt.savepoint(str(path)).record().checkpoint == 4
+
+
+PLACES = ["dispose claimed", "savepoint removed", "manifests removed", "state removed", "sources removed"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_removal_that_is_killed_is_whole_or_no_savepoint_and_the_same_command_goes_on(root: Path, place: str) -> None:
+    path = root / "savepoints/one"
+    (path / "claim.json").unlink()  # as of an older release
+    with killed_at(place), pytest.raises(Killed):
+        spark_ckpt.savepoint(str(path)).dispose()
+    if (path / "savepoint.json").exists():
+        assert spark_ckpt.savepoint(str(path)).verify() == []
+    with pytest.raises(InvalidInputError, match="choose an empty folder"):
+        WholeJob(root).job.savepoint(str(path), checkpoint=3)
+    assert command("dispose", path).exit_code == 0
+    assert not path.exists()
+
+
+def test_an_unfinished_savepoint_is_removed_by_force_only(root: Path) -> None:
+    target = root / "copies/two"
+    with killed_at("state copied"), pytest.raises(Killed):
+        spark_ckpt.savepoint(str(root / "savepoints/one")).copy(str(target))
+    refused = command("dispose", target)
+    assert (refused.exit_code, "--force" in refused.output) == (1, True)
+    assert command("dispose", target, "--force").exit_code == 0
+    assert not target.exists()
+
+
+# --- of a job that does not run ----------------------------------------------------------------------------------
+
+
+def test_a_savepoint_of_a_stopped_job_is_refused_at_once_with_the_command_that_takes_one(root: Path) -> None:
+    result = command("savepoint", root / "jobs", JOB, root / "new", columns=500)
+    assert result.exit_code == 1
+    assert "savepoint DIR JOB PATH --from 3`" in result.output
+    assert not (root / "new").exists()
+    assert WholeJob(root).job.records.store.names("requests") == []
+
+
+@pytest.mark.parametrize("checkpoint", [1, 3])
+def test_a_retained_checkpoint_becomes_a_savepoint_without_the_job(root: Path, tmp_path: Path, checkpoint: int) -> None:
+    before = files(root)
+    done = command("savepoint", root / "jobs", JOB, root / "new", "--from", checkpoint)
+    assert (done.exit_code, f"savepoint of checkpoint {checkpoint} is complete" in done.output) == (0, True)
+    assert {n: c for n, c in files(root).items() if not n.startswith("new/")} == before
+    assert spark_ckpt.savepoint(str(root / "new")).verify() == []
+    assert sum(restored(tmp_path / "other", root / "new").values()) == 7 * checkpoint
+
+
+def test_a_checkpoint_whose_rows_wait_in_a_sink_becomes_no_savepoint(root: Path) -> None:
+    job = WholeJob(root)
+    (job.folder / "committed/0000000003.json").unlink()
+    with pytest.raises(InvalidInputError, match=r"sinks \['appended', 'merged'\] may lack its rows.*checkpoint 1"):
+        job.job.savepoint(str(root / "new"), checkpoint=3)
+    assert not (root / "new").exists()
+    for sink in ("appended", "merged"):
+        job.job.abandon(3, sink)
+    job.job.savepoint(str(root / "new"), checkpoint=3)
+
+
+@pytest.mark.parametrize("place", ["before the claim", "savepoint claimed", "state copied"])
+def test_a_savepoint_of_a_retained_checkpoint_that_is_killed_is_finished_by_the_same_command(
+    root: Path, place: str
+) -> None:
+    job = WholeJob(root).job
+    before = files(root / "jobs")
+    with killed_at(place), pytest.raises(Killed):
+        job.savepoint(str(root / "new"), checkpoint=3)
+    job.savepoint(str(root / "new"), checkpoint=3)
+    assert spark_ckpt.savepoint(str(root / "new")).verify() == []
+    assert files(root / "jobs") == before
+
+
+def test_a_checkpoint_that_is_not_retained_is_refused_with_those_that_are(root: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"no checkpoint 9.*it retains \[1, 3\]"):
+        WholeJob(root).job.savepoint(str(root / "new"), checkpoint=9)
+
+
+def test_what_is_no_savepoint_is_told_by_every_command(root: Path) -> None:
+    for line in (["describe", root], ["verify", root], ["copy", root, root / "x"], ["dispose", root]):
+        result = command(*line)
+        assert (result.exit_code, "savepoint in" in result.output) == (1, True)
+    with pytest.raises(CkptError, match="complete savepoint"):
+        spark_ckpt.savepoint(str(root)).describe()

@@ -31,6 +31,9 @@ MORE_APPEND = (
     """SELECT window.start, count(*) FROM orders WHERE k IS NOT NULL AND k IN (SELECT k FROM labels)
        AND 'y' <> (SELECT m FROM VALUES ('a', 'x'), (NULL, 'y'), (NULL, 'z') AS r(k, m) WHERE r.k <=> orders.k)
        GROUP BY window(t, '2 minutes')""",
+    """SELECT k, v FROM (SELECT k, v FROM orders WHERE 'y' <> (
+       SELECT m FROM VALUES ('a', 'x'), (NULL, 'y'), (NULL, 'z') AS r(k, m) WHERE r.k <=> orders.k)
+       AND k IN (SELECT k FROM labels)) WHERE v > 0""",
     """WITH big AS (SELECT k, v FROM orders WHERE v > 2), l AS (SELECT * FROM labels WHERE k <> 'z')
        SELECT b.k, l.label, b.v FROM big b LEFT JOIN l ON b.k = l.k UNION ALL SELECT k, 'paid', w FROM pays""",
     """SELECT w.end, p.a, b + 1 AS c FROM (SELECT window(t, '4 minutes') w, k AS kk, v FROM orders)

@@ -60,15 +60,24 @@ def carried(node: JavaObject, columns: ControlColumns) -> Callable[[JavaObject],
         kept = [_guarded(e, columns) for e in listed]
         return partial(project, [*kept, *columns.both])
     if kind == "Filter":
-        return partial(filtered, _or_control(node.condition(), columns))
+        return partial(_filtered, parts_of(node.condition()), columns)
     return partial(_in_order, node, columns)
 
 
-def _or_control(condition: JavaObject, columns: ControlColumns) -> JavaObject:
-    """``condition`` of data rows. With sub-queries in it, part by part: so Spark computes those for the rows that the
-    other parts let through, of which each finds one value where others would find several."""
-    parts = parts_of(condition) if has_sub_query(condition) else [condition]
-    return all_of(expression_class("Or")(columns.is_control(), part) for part in parts)
+def _filtered(parts: list[JavaObject], columns: ControlColumns, child: JavaObject) -> JavaObject:
+    """Data rows for which all ``parts`` hold. Sub-queries as values come last: Spark computes them for the rows that
+    the other parts let through, of which each finds one value where others would find several."""
+    last = [part for part in parts if has_sub_query(part, "SCALAR_SUBQUERY")]
+    first = [part for part in parts if part not in last]
+    if first:
+        child = filtered(expression_class("Or")(columns.is_control(), all_of(first)), child)
+    if not last:
+        return child
+    # Spark's optimizer would merge both filters, and others above, to ``is_control OR (first AND last)``, which it
+    # cannot take apart again. It merges none with one that is not deterministic, and finds nothing in common here.
+    fence, has_event = expression_class("SparkPartitionID"), expression_class("AtLeastNNonNulls")
+    child = filtered(expression_class("EqualNullSafe")(fence(), fence()), child)
+    return filtered(expression_class("Or")(has_event(1, to_seq([columns.control])), all_of(last)), child)
 
 
 def _guarded(expression: JavaObject, columns: ControlColumns) -> JavaObject:

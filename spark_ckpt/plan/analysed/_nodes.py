@@ -131,9 +131,9 @@ def parts_of(condition: JavaObject) -> list[JavaObject]:
     return [part for child in seq_items(condition.children()) for part in parts_of(child)]
 
 
-def has_sub_query(tree: JavaObject) -> bool:
-    """Whether an expression is or has one, or a node has such expressions."""
-    return bool(tree.containsPattern(java_class(f"{CATALYST}.trees.TreePattern").PLAN_EXPRESSION()))
+def has_sub_query(tree: JavaObject, pattern: str = "PLAN_EXPRESSION") -> bool:
+    """Whether an expression is or has one, of this kind, or a node has such expressions."""
+    return bool(tree.containsPattern(getattr(java_class(f"{CATALYST}.trees.TreePattern"), pattern)()))
 
 
 def all_of(conditions: Iterable[JavaObject]) -> JavaObject:

@@ -13,6 +13,7 @@ from spark_ckpt.plan.analysed._filters_in_front import with_filters_in_front
 from spark_ckpt.plan.analysed._nodes import (
     all_of,
     filtered,
+    has_sub_query,
     is_stream_join,
     kind_of,
     named_as,
@@ -43,12 +44,30 @@ def in_stream_form(plan: JavaObject) -> JavaObject:
     plain = inlined
     for rule in _NAMES_ONLY:
         plain = _applied(rule, plain)
+    sure = _without_sure_chances(plain) if _has(plain, "EXPRESSION_WITH_RANDOM_SEED") else plain
     # NOT (a OR b) becomes two parts, each of which can be pushed
-    pushed = applied("BooleanSimplification", _through_lateral_joins(plain))
+    pushed = applied("BooleanSimplification", _through_lateral_joins(sure))
     pushed = _until_stable("PushDownPredicates", pushed)
     for rule in ("EliminateOuterJoin", "InferFiltersFromConstraints"):
         pushed = applied(rule, pushed)
     return with_filters_in_front(plain, _until_stable("PushDownPredicates", pushed))
+
+
+def _without_sure_chances(node: JavaObject) -> JavaObject:
+    """Filters without parts such as ``rand() >= 0``, which Spark knows to be true: they would stop others."""
+    node = node.withNewChildren(to_seq(map(_without_sure_chances, seq_items(node.children()))))
+    if kind_of(node) != "Filter" or node.condition().deterministic():
+        return node
+    parts = [part for part in parts_of(node.condition()) if not _is_sure(part)]
+    return filtered(all_of(parts), node.child()) if parts else node.child()
+
+
+def _is_sure(part: JavaObject) -> bool:
+    if part.deterministic() or not part.references().isEmpty() or has_sub_query(part):
+        return False
+    plan = applied("OptimizeRand", applied("ConstantFolding", project([named_as(part, "c")], relation([]))))
+    (found,) = seq_items(plan.projectList())
+    return kind_of(found.child()) == "Literal" and found.child().value() is True
 
 
 def _through_lateral_joins(plan: JavaObject) -> JavaObject:

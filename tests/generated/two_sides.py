@@ -164,8 +164,9 @@ def differing(plain: Any, ours: Any, mode: str, once: bool) -> str | None:
     if plain[0] != ours[0]:
         return f"columns of Spark: {plain[0]}\n  here: {ours[0]}"
     found = []
-    # Spark repeats a row over everything after a restart, too.
-    lives = [[sum(side[1], [])] for side in (plain, ours)] if once and mode != "complete" else [plain[1], ours[1]]
+    lives = [plain[1], ours[1]]
+    if once and mode != "complete":  # Spark repeats a row over everything after a restart, too
+        lives = [[[batch for life in side for batch in life]] for side in lives]
     for life, (a, b) in enumerate(zip(*lives, strict=True)):
         left, right = counted(a, mode, once), counted(b, mode, once)
         if left != right:

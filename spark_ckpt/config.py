@@ -128,6 +128,27 @@ class JobConfig:
         "retain",
         "What happens to the job's checkpoints when its query is stopped on purpose; a failure never deletes them.",
     )
+    savepoint_every_ms: int | None = _key(
+        "savepoint.every",
+        POSITIVE_DURATION,
+        None,
+        "Take a savepoint into a new folder of `savepoint.dir`, `<job>-<UTC time>`, as often as this: the checkpoint "
+        "that comes next is one.",
+        "never",
+    )
+    savepoint_dir: str | None = _key(
+        "savepoint.dir",
+        PATH,
+        None,
+        "Folder or URL, outside the job's folder, of the savepoints of `savepoint.every`.",
+        "none",
+    )
+    savepoint_keep: int = _key(
+        "savepoint.keep",
+        count(1),
+        "3",
+        "So many of those savepoints are kept, the newest; older ones of the job go when a newer one is there.",
+    )
     restore: str = _key(
         "restore",
         PATH,
@@ -246,6 +267,11 @@ class JobConfig:
             raise ConfigError(
                 f"Expected {PREFIX}dir, found none. Set it to the folder or URL where checkpoints are kept, "
                 "for example s3://bucket/checkpoints."
+            )
+        if values.get("savepoint_every_ms") is not None and values.get("savepoint_dir") is None:
+            raise ConfigError(
+                f"{PREFIX}savepoint.every: expected {PREFIX}savepoint.dir beside it, the folder or URL of the "
+                "savepoints, found none."
             )
         return cls(**values, storage=storage)
 

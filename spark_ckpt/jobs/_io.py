@@ -22,6 +22,7 @@ from spark_ckpt.jobs._savepoints import write_savepoint
 from spark_ckpt.jobs.hooks import call_hook
 from spark_ckpt.jobs.records import JobRecords, left_for_later, report
 from spark_ckpt.jobs.requests import Answer, answer_request
+from spark_ckpt.jobs.scheduled_savepoints import drop_older
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url, sink_place
 from spark_ckpt.jobs.statistics import StatisticsKeeper
 from spark_ckpt.protocol import steps as st
@@ -242,7 +243,10 @@ class JobIO:
         return commit_sinks(step.commits[0].permit, parts, self._retry, reach)
 
     def _WriteSavepoint(self, step: st.WriteSavepoint) -> st.SavepointFailed | None:
-        return write_savepoint(self.job, self.records, self.table, step.record)
+        failed = write_savepoint(self.job, self.records, self.table, step.record)
+        if failed is None and step.record.request is None:  # on a schedule
+            drop_older(self.config, self.job, step.record)
+        return failed
 
     def _AnswerRequest(self, step: st.AnswerRequest) -> None:
         answer_request(self.records.store, step.request, Answer(step.checkpoint, step.error))

@@ -18,6 +18,7 @@ import pyarrow as pa
 from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs._io import JobIO
+from spark_ckpt.jobs._said_at_start import say_where
 from spark_ckpt.jobs._savepoints import import_savepoint
 from spark_ckpt.jobs._settings import tell_changes
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
@@ -132,6 +133,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         record_sinks(records, plan.sinks)
         end_open(records, plan.config, plan.job, plan.sinks, started.generation.generation)
     _say_gave_up(plan, started)
+    say_where(plan.job, plan.config.restore, plan.location, records, started.decision)
     tell_changes(plan.job, before, started.generation)
     _say_uncompared(plan, started.decision)
     _say_moved(plan, started)

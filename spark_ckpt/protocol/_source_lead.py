@@ -10,6 +10,7 @@ from typing import Any
 
 from spark_ckpt.errors import CheckpointFailedError
 from spark_ckpt.protocol.coordinator import (
+    SCHEDULE,
     FailureCounter,
     TriggerFacts,
     TriggerNow,
@@ -108,6 +109,7 @@ def _facts(role: SourceRole, view: SourceView, start: SourceOffset, at: Position
         drain_done=start.drain is not None and view.completed >= start.drain,
         turn_ms=0 if view.called_ms is None else max(0, now_ms - view.called_ms),
         idle=at.inner == start.inner,
+        last_savepoint_ms=view.last_savepoint_ms,
     )
 
 
@@ -154,6 +156,7 @@ def _trigger(
         view,
         newest_id=newest,
         last_trigger_ms=now_ms,
+        last_savepoint_ms=now_ms if now.by == SCHEDULE else view.last_savepoint_ms,
         final=newest if now.kind == FINAL else view.final,
         taken=view.taken | ({now.request} if now.request is not None else set()),
         requests=tuple(r for r in view.requests if r.request != now.request),

@@ -8,7 +8,7 @@ PendingCheckpoint and CheckpointFailureManager.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from spark_ckpt.protocol.pending import AckResult, PendingCheckpoint, merge_stats
@@ -24,11 +24,22 @@ from spark_ckpt.protocol.records import (
 from spark_ckpt.protocol.source_offset import PendingTrigger
 from spark_ckpt.protocol.source_steps import ManualRequest
 
+SCHEDULE = "schedule"
+"""By whom a savepoint of ``spark.ckpt.savepoint.every`` is triggered."""
+
 # --- when to trigger ---------------------------------------------------------------------------------------
 
 _REST_MS = 50
 """Where batches take longer than the interval, an idle source would have a barrier at each call: Spark would never find
 that nothing is there, and ``processAllAvailable`` never return. A completion is seen in the call behind its batch."""
+
+
+@dataclass(frozen=True)
+class SavepointSchedule:
+    """A savepoint ``every_ms``, each in a folder of its own: ``target`` names it by the time."""
+
+    every_ms: int
+    target: Callable[[int], str]
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,7 @@ class TriggerPolicy:
     min_pause_ms: int = 0
     timeout_ms: int = 600_000
     max_concurrent: int = 1
+    savepoints: SavepointSchedule | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,7 @@ class TriggerFacts:
     ``stopping``: a stop-with-savepoint of this generation went by, the query only waits to be stopped. ``draining``:
     the barrier of a drain went by, in whatever generation; ``drain_done``: its checkpoint is complete. ``turn_ms``: so
     long ago was the source asked before, which is how long the next batch may take. ``idle``: the source has nothing
-    new.
+    new. ``last_savepoint_ms``: when the newest scheduled savepoint was triggered (None: there is none).
     """
 
     now_ms: int
@@ -68,6 +80,7 @@ class TriggerFacts:
     drain_done: bool = False
     turn_ms: int = 0
     idle: bool = False
+    last_savepoint_ms: int | None = None
 
 
 class WaitReason(enum.Enum):
@@ -167,7 +180,15 @@ def _periodic(policy: TriggerPolicy, facts: TriggerFacts) -> TriggerNow | Wait:
     pause_ms = max(policy.min_pause_ms, _REST_MS if facts.idle else 0)
     if completed_ms is not None and _is_within(completed_ms, pause_ms, facts.now_ms):
         return Wait(completed_ms + pause_ms, WaitReason.MIN_PAUSE)
-    return TriggerNow(CHECKPOINT, "interval")
+    return _scheduled(policy.savepoints, facts) or TriggerNow(CHECKPOINT, "interval")
+
+
+def _scheduled(savepoints: SavepointSchedule | None, facts: TriggerFacts) -> TriggerNow | None:
+    """A savepoint in the place of a checkpoint, if it is time for one. The first one is at once."""
+    last = facts.last_savepoint_ms
+    if savepoints is None or (last is not None and _is_within(last, savepoints.every_ms, facts.now_ms)):
+        return None
+    return TriggerNow(SAVEPOINT, SCHEDULE, savepoints.target(facts.now_ms))
 
 
 def _is_within(since_ms: int, wait_ms: int, now_ms: int) -> bool:
@@ -282,6 +303,7 @@ __all__ = [
     "CHECKPOINT",
     "FINAL",
     "SAVEPOINT",
+    "SCHEDULE",
     "AckResult",
     "Expire",
     "FailureCounter",
@@ -289,6 +311,7 @@ __all__ = [
     "PendingCheckpoint",
     "PendingTrigger",
     "Retention",
+    "SavepointSchedule",
     "TriggerFacts",
     "TriggerNow",
     "TriggerPolicy",

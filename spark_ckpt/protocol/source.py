@@ -50,7 +50,9 @@ def next_offset(role: SourceRole, view: SourceView | None, start: SourceOffset, 
     """
     if view is None:
         known: SourceStart = yield ReadSourceStart()
-        view = SourceView(known.newest_id, known.completed, known.last_completion_ms, known.taken)
+        view = SourceView(
+            known.newest_id, known.completed, known.last_completion_ms, known.taken, known.last_savepoint_ms
+        )
     view = yield from look(role, view, start, now_ms)
     at = yield from _position(role, view, start)
     decide = lead if role.leader else _follow

@@ -38,13 +38,14 @@ class SourceStart:
     """``newest_id``: the largest checkpoint id ever used. ``completed``: the newest completed one; void ones are none.
 
     ``last_completion_ms``: when the newest of the job's checkpoints completed. ``taken``: the requests that triggers
-    name.
+    name. ``last_savepoint_ms``: when the newest scheduled savepoint was triggered, as far as that can be seen.
     """
 
     newest_id: int = 0
     completed: int = 0
     last_completion_ms: int | None = None
     taken: frozenset[str] = frozenset()
+    last_savepoint_ms: int | None = None
 
 
 @dataclass(frozen=True)

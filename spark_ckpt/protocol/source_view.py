@@ -58,6 +58,7 @@ class SourceView:
     completed: int
     last_completion_ms: int | None
     taken: frozenset[str]
+    last_savepoint_ms: int | None = None
     last_trigger_ms: int | None = None
     aborted: frozenset[int] = frozenset()
     released: frozenset[str | None] = frozenset()

@@ -244,7 +244,8 @@ def test_stop_with_savepoint_processes_nothing_behind_its_barrier(
 def test_a_savepoint_into_a_used_folder_is_refused_and_the_job_goes_on(
     ckpt: Any, source: Input, job: Job, tmp_path: Path
 ) -> None:
-    query = job.start(totals(source, ckpt), "k", now=False)
+    nightly = {"savepoint.every": "1d", "savepoint.dir": str(tmp_path / "nightly")}
+    query = job.start(totals(source, ckpt), "k", now=False, **nightly)
     target = str(tmp_path / "taken")
     query.savepoint(target)
     with pytest.raises(InvalidInputError, match="already holds another savepoint"):
@@ -252,8 +253,11 @@ def test_a_savepoint_into_a_used_folder_is_refused_and_the_job_goes_on(
     assert query.isActive
     source.add(("a", 4))
     query.checkpoint()
+    wait_until(lambda: [s for s in spark_ckpt.savepoints(nightly["savepoint.dir"]) if s.summary()["complete"]], query)
     query.stop()
     assert job.rows() == SECOND
+    (scheduled,) = spark_ckpt.savepoints(nightly["savepoint.dir"])
+    assert (scheduled.summary()["job"], scheduled.verify()) == ("job", [])
 
 
 def test_retention_delete_removes_the_checkpoints_of_a_query_that_is_stopped_on_purpose(

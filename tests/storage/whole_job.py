@@ -114,6 +114,8 @@ class WholeJob:
         open_requests(self.records.store)
         k = self.records.newest_id() + 1
         kind, request = (CHECKPOINT, None) if target is None else (SAVEPOINT, f"r{k}")
+        if target is not None and target.startswith(f"{self.config.savepoint_dir}/"):
+            request = None  # on the schedule
         record = TriggerRecord(
             k, kind, int(time.time() * 1000), "timer", target, False, request, self.run.generation
         )  # fmt: skip

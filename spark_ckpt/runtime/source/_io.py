@@ -13,6 +13,7 @@ from spark_ckpt.faults import reach
 from spark_ckpt.jobs.hooks import HookError, ask_hook, call_hook
 from spark_ckpt.jobs.records import JobRecords, left_for_later
 from spark_ckpt.jobs.requests import Answer, answer_request, drop_old_answers, drop_request, open_requests, read_answer
+from spark_ckpt.jobs.scheduled_savepoints import newest_ms
 from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.protocol import source_steps as st
 from spark_ckpt.protocol.checkpoint_state import CheckpointState, Name, state_of
@@ -75,6 +76,7 @@ class SourceIO:
             completed,
             newest.completed_ms if isinstance(newest, CompletionRecord) else None,
             frozenset(t.request for t in triggers if t is not None and t.request is not None),
+            newest_ms(self.run_spec.config, self.run_spec.job) if self.leader else None,
         )
 
     def _clean_up(self, what: str, work: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.scheduled_savepoints import schedule
 from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol.coordinator import TriggerPolicy
 from spark_ckpt.protocol.records import AbortedRecord
@@ -94,5 +95,5 @@ def _role(run: RunSpec, source: SourceSpec, now_ms: int) -> SourceRole:
         can_drain=source.can_drain,
         last=source.last,
         marks_reads=source.marks_reads,
-        policy=TriggerPolicy(c.interval_ms, c.min_pause_ms, c.timeout_ms, c.max_concurrent),
+        policy=TriggerPolicy(c.interval_ms, c.min_pause_ms, c.timeout_ms, c.max_concurrent, schedule(c, run.job)),
     )

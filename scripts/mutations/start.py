@@ -236,11 +236,11 @@ MUTATIONS = (
     Mutation(
         _TOPOLOGY,
         "state begins empty for new operators only",
-        "if u not in old.operators and u not in old.sources)",
+        "if _begins_empty(u, old))",
         ")",
     ),
     Mutation(
-        _TOPOLOGY, "another state schema is refused", "    return _state_differs(old, new)\n", "    return None\n"
+        _TOPOLOGY, "another state schema is refused", "    return _state_differs(old, new) or Fit", "    return Fit"
     ),
     # --- life
     Mutation(_LIFE, "a life has its mark", 'return f"{job}@{life}" if life else job', "return job"),

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, YearMonthIntervalType
 
 from spark_ckpt.api._file_options import OnlySparkReadsError
+from spark_ckpt.api._migrations import Migrations, StateMigration, moved
 from spark_ckpt.api._on_dataframes import add_methods
 from spark_ckpt.api._output_modes import check_mode, check_updates
 from spark_ckpt.api._progress import CkptStreams
@@ -79,6 +80,7 @@ class CkptSession(Hinting):
         self.spark: SparkSession = spark  # that of Connect has the same methods
         self._given = dict(given or {})
         self._streams: CkptStreams | None = None
+        self.migrations = Migrations()
         add_methods(spark)
         self.config()
 
@@ -135,6 +137,22 @@ class CkptSession(Hinting):
             totals = ckpt.wrap(orders).groupBy("customer").agg(F.sum("amount").alias("total")).uid("totals")
         """
         return wrapped(self, df)
+
+    def migrate(self, uid: str) -> StateMigration:
+        """What becomes of the state under ``uid`` where the query asks for another one. Driver, ahead of a start.
+
+        ``uid`` is an operator's, or one of its state tables, ``"sessions.visits"``, as of a variable of a processor or
+        a side of a join (``"joined.left"``). The lines stay beside the query: what was done before is not done again::
+
+            ckpt.migrate("totals").rename("n", "count").cast("amount", "decimal(20,2)").add("currency", F.lit("EUR"))
+        """
+        return StateMigration(self.spark, self.migrations, uid)
+
+    def moved(self, old: str, new: str) -> None:
+        """The state that was under the uid ``old``, also a derived one, is that of ``new``. Driver, ahead of a start;
+        leave the line beside the query. Of a variable of a processor: ``moved("sessions.visits", "sessions.views")``.
+        """
+        moved(self.migrations, old, new)
 
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
         """The configuration as it is now; ``overrides`` (reader or writer options, key -> text) win.

@@ -22,6 +22,7 @@ from spark_ckpt.jobs._said_at_start import say_where
 from spark_ckpt.jobs._savepoints import import_savepoint
 from spark_ckpt.jobs._settings import tell_changes
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
+from spark_ckpt.jobs._state_tables import ensure_tables, stands_at
 from spark_ckpt.jobs.drained import drained_before
 from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
 from spark_ckpt.jobs.records import JobRecords
@@ -30,6 +31,7 @@ from spark_ckpt.jobs.spark_folder import Files, SparkFolder
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, sink_place
 from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.evolution import changes
+from spark_ckpt.protocol.migration import Migration, migrated
 from spark_ckpt.protocol.records import UNDECIDED, GenerationRecord, Topology
 from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, StartFacts, StartFresh
 from spark_ckpt.protocol.startup import Started, start_job
@@ -37,7 +39,6 @@ from spark_ckpt.redaction import redact_url
 from spark_ckpt.sinks import rejects
 from spark_ckpt.sinks.base import JobPlace
 from spark_ckpt.sinks.registry import sink_class, written_columns
-from spark_ckpt.storage.state_table import StateTable
 
 _log = logging.getLogger("spark_ckpt")
 
@@ -59,6 +60,7 @@ class JobPlan:
     """False for the plain plugin's reader: its writer commits what earlier generations left."""
     location_files: Files | None = None
     """How the Spark location is read, if not by fsspec."""
+    migrations: tuple[Migration, ...] = ()
 
     @property
     def spark_folder(self) -> SparkFolder:
@@ -138,13 +140,13 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     _say_uncompared(plan, started.decision)
     _say_moved(plan, started)
     _say_changes(plan, started.decision)
-    _ensure_tables(plan, records, started)
+    ensure_tables(records, plan.job, plan.tables, started)
     _restore_hook(plan, started.decision)
     return replace(_run_spec(plan, started), drained=drained_before(plan.job, started))
 
 
 def _restore_hook(plan: JobPlan, decision: Any) -> None:
-    start = decision.checkpoint if isinstance(decision, RestoreFrom) else getattr(decision, "newest", None)
+    start = stands_at(decision)
     if start is not None:
         restore_hook(plan.config, plan.job, start)
 
@@ -186,7 +188,10 @@ def _say_moved(plan: JobPlan, started: Started) -> None:
 
 
 def _say_changes(plan: JobPlan, decision: Any) -> None:
-    old = decision.checkpoint.topology if isinstance(decision, RestoreFrom) else getattr(decision, "was", None)
+    old = getattr(decision, "was", None)
+    if isinstance(decision, RestoreFrom):
+        restored = decision.checkpoint
+        old = migrated(restored.topology, plan.topology, plan.migrations, restored.checkpoint)
     for change in () if old is None else changes(old, plan.topology):
         begins = f" New, and empty so far: {', '.join(change.added)}." if change.added else ""
         ends = f" No longer kept: {', '.join(change.removed)}; added again, it begins empty." if change.removed else ""
@@ -267,22 +272,5 @@ def read_facts(records: JobRecords, plan: JobPlan, generation: int, restore: str
         may_empty=plan.sinks_known,
         accepted=records.accepted(),
         newest_known=records.newest_known(),
+        migrations=plan.migrations,
     )
-
-
-def _ensure_tables(plan: JobPlan, records: JobRecords, started: Started) -> None:
-    """Every operator's state table exists, with its schema, before the first checkpoint.
-
-    Stopped in here: a table may have the columns of a query that never ran; the next start gives it its own."""
-    decision, operators = started.decision, started.generation.topology.operators
-    recorded = records.table_versions() if plan.tables else {}
-    fresh = set(plan.tables) if isinstance(decision, StartFresh) else set()
-    if isinstance(decision, RestoreFrom):
-        fresh = set(decision.fresh_uids)
-    for uid, schema in plan.tables.items():
-        table = StateTable(records.paths.state(uid), uid, plan.config.storage_options())
-        about = f"keyed state of {uid}, job {plan.job}"
-        stored, may_change = operators[uid].get("stored", {}), "types" in operators[uid]
-        schema = pa.schema([f.with_name(stored.get(f.name, f.name)) for f in schema])
-        version = recorded.get(uid, -1)
-        table.create_if_absent(schema, about, reset=uid in fresh, recorded=version, keep=may_change)

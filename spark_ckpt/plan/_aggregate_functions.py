@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +44,15 @@ class Grouping:
     timed: bool
     over_everything: bool
 
-    def function(self, inputs: pa.Schema, specs: Mapping[str, AggSpec], rules: Rules) -> AggregateFunction:
-        """What keeps ``specs``, which read ``inputs``."""
+    def function(
+        self, inputs: pa.Schema, specs: Mapping[str, AggSpec], rules: Rules, shown: Mapping[str, Collection[str]]
+    ) -> AggregateFunction:
+        """What keeps ``specs``, which read ``inputs``. ``shown``: what comes out -> those it is computed of."""
+        made = self._function(inputs, specs, rules)
+        made.shown = shown
+        return made
+
+    def _function(self, inputs: pa.Schema, specs: Mapping[str, AggSpec], rules: Rules) -> AggregateFunction:
         by, window, time = arrow_schema(self.keys.schema), self.window, self.keys.event_time
         if window is not None:
             size, windows = window.size, {window.name: window.size.text}

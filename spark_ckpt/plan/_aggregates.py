@@ -81,7 +81,7 @@ class Split:
     ``computed`` columns are added to the DataFrame that was split, ``specs`` are the operator's aggregates by their
     names in the state. ``plain`` are the specs' names if each result is one, in order, as it is. Else ``results``
     computes them of the operator's output, and ``trees`` are their expressions if Spark has resolved them. ``names``
-    are the results', ``keys`` those of the keys in front.
+    are the results', ``keys`` those of the keys in front. ``shown``: result -> the specs that it is computed of.
     """
 
     keys: list[str]
@@ -89,6 +89,7 @@ class Split:
     computed: dict[str, Column] = field(default_factory=dict)
     specs: dict[str, AggSpec] = field(default_factory=dict)
     plain: list[str] = field(default_factory=list)
+    shown: dict[str, list[str]] = field(default_factory=dict)
     results: Callable[[SparkDF], list[Column]] | None = None
     trees: Callable[[SparkDF], list[Tree]] | None = None
 
@@ -116,7 +117,10 @@ def split_aggregates(df: SparkDF, found: Expressions, key_columns: list[str], of
     splitter = _Splitter(df, found, key_columns, split)
     values = [None] if of is None else [found.tree(condition) for condition in of.conditions]
     results = [(tree, value) for value in values for tree in trees]
-    in_order = [name for tree, value in results for name in splitter.specs_in(tree, value)]
+    of_each = [splitter.specs_in(tree, value) for tree, value in results]
+    in_order = [name for names in of_each for name in names]
+    for result, specs in zip(split.names, of_each, strict=True):
+        split.shown.setdefault(result, []).extend(specs)
     # The state's columns do not depend on the order of results.
     split.specs = dict(sorted(split.specs.items()))
     if all(call is not None and call.shown is None for call in (splitter.call(*one) for one in results)):

@@ -29,6 +29,7 @@ from spark_ckpt.runtime.operator.spec import EventTime
 from spark_ckpt.runtime.sink.writer import require_control_columns
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema
 from spark_ckpt.sources.spark_stream import followed
+from spark_ckpt.state.lsm.layout import StateLayout
 
 
 def name_sources(lineage: Lineage) -> dict[SourceNode, str]:
@@ -94,20 +95,36 @@ def _recorded(node: OperatorNode, uid: str, sources: dict[SourceNode, str]) -> d
             "state": _schema_text(layout.value_schema),
             "keys": _schema_text(layout.key_schema),
             "timeout": node.timeout if layout.with_timeout else "NoTimeout",
-            "made_of": dict(node.made_of) if table == uid else {},
+            "made_of": _made_in(node, family, layout),
+            **_columns(node, family, layout),
+            **({} if table == uid else {FAMILY_OF: uid}),
         }
-        for table, layout in node.tables(uid).items()
+        for (table, layout), family in zip(node.tables(uid).items(), ("", *node.families), strict=True)
     }
-    for table in tables:
-        if table != uid:
-            tables[table][FAMILY_OF] = uid
-    if node.begins:
-        columns = {f.name: str(f.type) for f in node.layout.value_schema}
-        from_start = sorted(set(columns) - set(node.begins))
-        tables[uid] |= {"types": columns, **({"from_start": from_start} if from_start else {})}
     if node.uid is None:
         tables[uid]["derived"] = sorted(sources[s] for s in node.upstream)
     return tables
+
+
+def _made_in(node: OperatorNode, family: str, layout: StateLayout) -> dict[str, str]:
+    """Aggregates may have their columns in a family."""
+    if family:
+        return {c: node.made_of[c] for c in layout.value_schema.names if c in node.made_of}
+    elsewhere = {name for other in node.families.values() for name in other.value_schema.names}
+    own = {*layout.value_schema.names}
+    return {c: made for c, made in node.made_of.items() if c in own or c not in elsewhere}
+
+
+def _columns(node: OperatorNode, family: str, layout: StateLayout) -> dict[str, Any]:
+    """The columns one by one, of a state table in which they may change."""
+    addable = node.begins.get(family)
+    if addable is None:
+        return {}
+    types = {f.name: str(f.type) for f in layout.value_schema}
+    from_start = sorted(set(types) - set(addable))
+    results = {r: mine for r, of in node.results.items() if (mine := sorted(set(of) & types.keys()))}
+    more = {"from_start": from_start, "results": results}
+    return {"types": types, **{name: value for name, value in more.items() if value}}
 
 
 def _schema_text(schema: pa.Schema) -> str:

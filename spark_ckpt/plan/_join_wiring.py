@@ -13,7 +13,7 @@ from spark_ckpt.plan._event_time import event_time_among, noted_as
 from spark_ckpt.plan._join_columns import JoinPlan
 from spark_ckpt.plan._join_rules import INNER, Times
 from spark_ckpt.plan._join_sides import LEFT, RIGHT
-from spark_ckpt.plan._keyed_operator import KeyedRows, Upstream, state_layout
+from spark_ckpt.plan._keyed_operator import KeyedRows, Upstream, addable, state_layout
 from spark_ckpt.plan._wiring import produced_by
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.lineage import Lineage, OperatorNode
@@ -101,6 +101,7 @@ def joined_rows(wiring: JoinWiring, uid: str | None, shown: list[T.StructField])
         None if function.how == INNER else "append",
         families=function.families,
         kind=function.kind,
+        begins=addable(function),
         behind=lineage.operators,
         waits=function.waits,
     )

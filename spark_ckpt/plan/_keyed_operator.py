@@ -103,12 +103,19 @@ def _node(
         function.listens,
         function.families,
         function.kind,
-        frozenset(function.begins),
+        addable(function),
+        function.results,
         function.can_complete,
         lineage.operators,
         whole_in_complete,
         function.waits,
     )
+
+
+def addable(function: StateFunction) -> dict[str, Collection[str] | None]:
+    """By state table of ``function``, its own first: the columns that a query may add to it."""
+    begins = {family: function.begins(family) for family in ("", *function.families)}
+    return {family: None if known is None else frozenset(known) for family, known in begins.items()}
 
 
 def uid_of_use(uses: Counter[tuple[str, Any]], uid: str, operator: Any) -> str:

@@ -61,8 +61,11 @@ class OperatorNode:
     """Its function wants to know of completed checkpoints."""
     families: Mapping[str, FamilyLayout] = field(default_factory=dict)
     kind: str = "operator"
-    begins: Collection[str] = ()
-    """Columns of its state that a query may add; see :attr:`spark_ckpt.state.functions.base.StateFunction.begins`."""
+    begins: Mapping[str, Collection[str] | None] = field(default_factory=dict)
+    """Of its state table, and those of its families: the columns that a query may add; None: they never change. See
+    :meth:`spark_ckpt.state.functions.base.StateFunction.begins`."""
+    results: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """See :attr:`spark_ckpt.state.functions.base.StateFunction.results`."""
     can_complete: bool = False
     """Whether its whole result can come out at each checkpoint, as output mode complete wants it."""
     behind: tuple[OperatorNode, ...] = ()

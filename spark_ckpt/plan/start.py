@@ -89,6 +89,7 @@ def start_query(request: StartRequest) -> Running:
         {table: layout.table_schema for node, uid in uids.items() for table, layout in node.tables(uid).items()},
         int(spark.conf.get("spark.sql.shuffle.partitions")),
         location_files=files_at(spark, location),
+        migrations=request.df._session.migrations.steps(),
     )
     _tell_uids(job, uids)
     _make_way(spark, request.query_name, job)

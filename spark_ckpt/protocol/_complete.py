@@ -15,6 +15,7 @@ from spark_ckpt.protocol._give_up import abort_once, write_aborted
 from spark_ckpt.protocol._refusal import told
 from spark_ckpt.protocol._view import JobView, Steps, is_empty, trim
 from spark_ckpt.protocol.coordinator import merge_stats
+from spark_ckpt.protocol.migration import restored_table
 from spark_ckpt.protocol.publish import by_sink, publish
 from spark_ckpt.protocol.records import (
     EXPIRED,
@@ -118,8 +119,8 @@ def _complete(view: JobView, trigger: TriggerRecord, batch: int, now_ms: int) ->
 
 def _commit_state(view: JobView, checkpoint: CheckpointId) -> Generator[Step, Any, dict[str, TableRef] | StorageFailed]:
     tables = {}
-    for uid in view.topology.operators:
-        base = view.last.tables.get(uid) if view.last else None
+    for uid, facts in view.topology.operators.items():
+        base = restored_table(facts, uid, view.last) if view.last else None
         groups = view.pending[checkpoint].groups[uid]
         done = yield CommitState(uid, checkpoint, base, view.flushed(uid, checkpoint), groups)
         # Stopped here: the table has a version that no completion names. The replay commits K's state once more,

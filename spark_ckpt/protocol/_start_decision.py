@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spark_ckpt.protocol.damage import Damage
+from spark_ckpt.protocol.migration import Migration
 from spark_ckpt.protocol.records import (
     AbortedRecord,
     AcceptedRecord,
@@ -44,7 +45,7 @@ class StartFacts:
     hooks. ``refused``: the ``aborted/`` records of cause SINK_REFUSED. ``may_empty``: whether this start can empty its
     location; Spark must not have read it yet.
     ``accepted``: what sinks may show by hand. ``newest_known``: the largest id in ``checkpoints/``, whatever
-    stands there, and in ``committed/``.
+    stands there, and in ``committed/``. ``migrations``: what the user says of state that changes.
     """
 
     restore: str | int
@@ -64,6 +65,7 @@ class StartFacts:
     may_empty: bool = True
     accepted: tuple[AcceptedRecord, ...] = ()
     newest_known: int = 0
+    migrations: tuple[Migration, ...] = ()
 
 
 @dataclass(frozen=True)

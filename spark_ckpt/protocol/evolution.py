@@ -1,23 +1,41 @@
-"""Aggregates that were added to an operator, removed from it or moved within it: what of its state goes on.
+"""State whose columns change: under which names its files have them, now and before.
 
-A column of an operator's state is found by its name, which tells the aggregate. What is recorded of an operator whose
-columns may come and go (``types``: column -> type): those that the query and the state both have go on, others begin
-empty or are no longer kept. A column that comes back begins empty, too: rows that were written before it went have
-another value of it, so it is ``stored`` under a name that is in no file (``gone`` are those that may be). Where Spark's
-own location goes on, ``since`` tells the generation in which a column or a family began there.
+What is recorded of a
+table whose columns may change (``types``: column -> type): those that the query and the state both have go on, others
+begin empty or are no longer kept. A column that comes back begins empty, too: rows that were written before it went
+have another value of it, so it is ``stored`` under a name that is in no file (``gone`` are those that may be). Where
+Spark's own location goes on, ``since`` tells the generation in which a column or a family began there.
+
+A column whose type became wider (``retyped``) keeps its name in files, and readers cast what older ones have. What
+migrations make of a state (:mod:`spark_ckpt.protocol.migration`) is recorded in the same words: ``stored`` for another
+name, ``older`` for names under which files before a migration have a column, ``starts`` for the constants that columns
+begin with. ``from``: which of a checkpoint's tables it goes on from, if not from that of its own name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spark_ckpt.protocol._differences import (
+    SETTLED,
+    Difference,
+    Facts,
+    can_change,
+    differences,
+    empty_line,
+    keys_of,
+    parts_of,
+    types_of,
+)
+from spark_ckpt.protocol._state_types import matched
 from spark_ckpt.protocol.records import Topology
 
-Facts = Mapping[str, Any]
 FAMILY_OF = "family_of"
 """What a family's entry says: the operator's uid."""
+RECAST = "recast"
+"""Of a topology that migrations were applied to: columns that get another type. Never recorded."""
 
 
 @dataclass(frozen=True)
@@ -29,45 +47,44 @@ class StateChange:
     removed: tuple[str, ...]
 
 
-def can_change(was: Facts, now: Facts) -> bool:
-    """Whether both say of which columns they are, one by one, and how they are made."""
-    return all("types" in facts and "made_of" in facts for facts in (was, now))
-
-
-def columns_differ(was: Facts, now: Facts) -> str | None:
-    """What is in the way of going on with other columns; None: nothing is."""
-    then, here = was["types"], now["types"]
-    made_then, made_here = was.get("made_of", {}), now.get("made_of", {})
-    found = [
-        f"column {c!r} of its state was {then[c]}, made by {made_then.get(c)}, and is now {here[c]}, made by "
-        f"{made_here.get(c)}"
-        for c in then
-        if c in here and (then[c], made_then.get(c)) != (here[c], made_here.get(c))
-    ]
-    found += [
-        f"key {c!r} was of {made_then[c]}, and is now of {made_here[c]}"
-        for c in sorted(made_then.keys() & made_here.keys() - then.keys() - here.keys())
-        if made_then[c] != made_here[c]
-    ]
-    added, removed = [c for c in here if c not in then], [c for c in then if c not in here]
-    renamed = sorted({made_here[c] for c in added} & {made_then[c] for c in removed})
-    found += [f"{made} has another name in it: keep its name and use withColumnRenamed behind it" for made in renamed]
-    late = {made_here[c] for c in added if c in now.get("from_start", ())} - {made_then[c] for c in then}
-    found += [f"{made} cannot begin in keys that are there: a null would look like none; ignore nulls" for made in late]
-    if then and here and len(removed) == len(then):
-        old, new = ", ".join(f"{c} {t}" for c, t in then.items()), ", ".join(f"{c} {t}" for c, t in here.items())
-        found.append(f"nothing of its state would go on: expected some of {old}, found {new}")
-    return "; ".join(found) or None
-
-
 def families_of_changed(old: Topology, new: Topology) -> set[str]:
-    """Tables of families that came or went with an aggregate of an operator that goes on."""
+    """Tables of families that came or went with an aggregate or a variable of an operator that goes on."""
     return {
         table
         for one, other in ((old, new), (new, old))
         for table, facts in one.operators.items()
         if table not in other.operators and _goes_on(facts.get(FAMILY_OF), old, new)
     }
+
+
+def family_questions(old: Topology, new: Topology) -> list[Difference]:
+    """A variable of a user's processor that goes, and one that comes that may be the same. An aggregate's family goes
+    by the aggregate's own columns."""
+    loose = families_of_changed(old, new)
+    variables = {t for t in loose if _is_variable(t, old, new)}
+    gone = [t for t in old.operators if t in variables and t not in new.operators]
+    came = [t for t in new.operators if t in variables and t not in old.operators]
+    settled = {t for facts in old.operators.values() for t in facts.get(SETTLED, ())}
+
+    def fits(one: str, other: str) -> bool:
+        was, now = old.operators[one], new.operators[other]
+        return was.get(FAMILY_OF) == now.get(FAMILY_OF) and not differences(other, was, now)
+
+    return [
+        Difference(
+            f"{one!r} goes and {other!r} comes: whether it is the same state, under another name, is not known",
+            (f"ckpt.moved({one!r}, {other!r})", empty_line(other)),
+            other,
+        )
+        for one, other in matched(gone, came, fits)
+        if other not in settled
+    ]
+
+
+def _is_variable(table: str, old: Topology, new: Topology) -> bool:
+    """Names of families that are no variables, as timers, begin with an underscore."""
+    uid = (new.operators.get(table) or old.operators[table])[FAMILY_OF]
+    return not new.operators[uid]["made_of"] and not table[len(uid) + 1 :].startswith("_")
 
 
 def _goes_on(uid: Any, old: Topology, new: Topology) -> bool:
@@ -87,9 +104,9 @@ def changes(old: Topology, new: Topology) -> tuple[StateChange, ...]:
 
 
 def _made(one: Facts, other: Facts) -> tuple[str, ...]:
-    """Aggregates that the other has not."""
-    known = {other["made_of"][c] for c in other["types"]}
-    return tuple(dict.fromkeys(one["made_of"][c] for c in one["types"] if one["made_of"][c] not in known))
+    """Aggregates, and columns of which nothing is said, that the other has not."""
+    known = {part.name for part in parts_of(other, types_of(other))}
+    return tuple(part.name for part in parts_of(one, types_of(one)) if part.name not in known)
 
 
 def carried_over(old: Topology, new: Topology, generation: int | None) -> Topology:
@@ -104,26 +121,50 @@ def _carried(uid: str, now: Facts, old: Topology, new: Topology, generation: int
     if was is None:
         begun = generation is not None and _goes_on(now.get(FAMILY_OF), old, new)
         return {**now, "since": generation} if begun else now
-    if not can_change(was, now):
-        kept = was.get("since") if generation is not None else None
-        return now if kept is None or FAMILY_OF not in now else {**now, "since": kept}
-    stored = {c: was.get("stored", {}).get(c, c) for c in was["types"] if c in now["types"]}
-    keys = now.get("keys", "").replace(",", " ").split()
-    gone = {*was.get("gone", ()), *(was.get("stored", {}).get(c, c) for c in was["types"] if c not in now["types"])}
-    for column in now["types"]:
-        if column not in stored:
-            others = {c for c in now["types"] if c != column}
-            stored[column] = _unused(column, {*gone, *stored.values(), *others, *keys})
-    since = _since(was, now, generation)
-    told = {"stored": {c: s for c, s in stored.items() if s != c}, "gone": sorted(gone), "since": since}
+    known = "made_of" in was  # else it is of a version that knew no columns
+    told = {**(_written(was, now) if known else {}), "since": _since(was, now, generation), "from": was.get("from")}
     return {**now, **{name: value for name, value in told.items() if value}}
 
 
-def _since(was: Facts, now: Facts, generation: int | None) -> dict[str, int]:
+def _written(was: Facts, now: Facts) -> dict[str, Any]:
+    """Under which names files have the columns, now and before."""
+    then, here = [*keys_of(was), *types_of(was)], [*keys_of(now), *types_of(now)]
+    before, recast = was.get("stored", {}), was.get(RECAST, ())
+    stored = {c: before.get(c, c) for c in then if c in here and c not in recast}
+    gone = {*was.get("gone", ()), *(before.get(c, c) for c in then if c not in stored)}
+    older = {path: names for path, names in was.get("older", {}).items() if _column(path, here) in stored}
+    for column in here:
+        if column not in stored:
+            others = {c for c in here if c != column}
+            stored[column] = _unused(column, {*gone, *stored.values(), *others})
+            if column in recast and column in then:
+                older[column] = [before.get(column, column), *was.get("older", {}).get(column, ())]
+    starts = {c: value for c, value in was.get("starts", {}).items() if c in here}
+    names = {c: s for c, s in stored.items() if s != c}
+    retyped = {*was.get("retyped", ()), *_retyped(was, now)} & {c for c in stored if c in here}
+    return {"stored": names, "gone": sorted(gone), "older": older, "retyped": sorted(retyped), "starts": starts}
+
+
+def _retyped(was: Facts, now: Facts) -> set[str]:
+    then = {**keys_of(was), **types_of(was)}
+    return {c for c, kind in {**keys_of(now), **types_of(now)}.items() if c in then and then[c] != kind}
+
+
+def _column(path: str, columns: Collection[str]) -> str:
+    """The column that a path of struct fields begins with."""
+    return path if path in columns else next((c for c in columns if path.startswith(f"{c}.")), path)
+
+
+def _since(was: Facts, now: Facts, generation: int | None) -> Any:
     if generation is None:
         return {}
-    kept = {c: g for c, g in was.get("since", {}).items() if c in now["types"] and c in was["types"]}
-    return {**kept, **{c: generation for c in now["types"] if c not in was["types"]}}
+    if FAMILY_OF in now:
+        return was.get("since")
+    if not can_change(was, now):
+        return {}
+    then, here = types_of(was), types_of(now)
+    kept = {c: g for c, g in was.get("since", {}).items() if c in here and c in then}
+    return {**kept, **{c: generation for c in here if c not in then}}
 
 
 def _unused(name: str, taken: Iterable[str]) -> str:

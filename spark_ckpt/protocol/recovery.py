@@ -61,7 +61,7 @@ def decide_start(facts: StartFacts) -> Decision:
     gave_up = left.origin if left else None
     if chosen is None:
         return _sinks_exist(facts, commit) or StartFresh(commit, abort, facts.open_triggers, origins, gave_up)
-    fit = fit_topology(chosen.topology, facts.topology, facts.allow_non_restored)
+    fit = fit_topology(chosen.topology, facts.topology, facts.allow_non_restored, facts.migrations, chosen.checkpoint)
     if isinstance(fit, Refuse):
         return fit
     restore = RestoreFrom(

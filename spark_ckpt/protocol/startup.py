@@ -23,6 +23,7 @@ from spark_ckpt.protocol.commit import commit_completions
 from spark_ckpt.protocol.damage import to_put_back
 from spark_ckpt.protocol.evolution import carried_over
 from spark_ckpt.protocol.life import identity, life_to_live
+from spark_ckpt.protocol.migration import migrated
 from spark_ckpt.protocol.publish import by_sink
 from spark_ckpt.protocol.records import (
     LOST,
@@ -234,7 +235,7 @@ def _alive(facts: StartFacts, claim: GenerationRecord) -> GenerationRecord:
 
 def _decided(facts: StartFacts, claim: GenerationRecord, decision: GoOn | RestoreFrom | StartFresh) -> GenerationRecord:
     if not isinstance(decision, StartFresh):
-        claim = replace(claim, topology=_topology(claim, decision))
+        claim = replace(claim, topology=_topology(facts, claim, decision))
     if isinstance(decision, GoOn):
         first = next(g for g in facts.generations if g.origin == decision.origin)
         return replace(claim, origin=decision.origin, restored_from=first.restored_from)
@@ -244,10 +245,11 @@ def _decided(facts: StartFacts, claim: GenerationRecord, decision: GoOn | Restor
     return replace(claim, restored_from=decision.checkpoint.checkpoint)
 
 
-def _topology(claim: GenerationRecord, decision: GoOn | RestoreFrom) -> Topology:
+def _topology(facts: StartFacts, claim: GenerationRecord, decision: GoOn | RestoreFrom) -> Topology:
     """The query's, with how the state that goes on is written."""
     if isinstance(decision, RestoreFrom):
-        return carried_over(decision.checkpoint.topology, claim.topology, None)
+        old, new = decision.checkpoint, claim.topology
+        return carried_over(migrated(old.topology, new, facts.migrations, old.checkpoint), new, None)
     return claim.topology if decision.was is None else carried_over(decision.was, claim.topology, claim.generation)
 
 

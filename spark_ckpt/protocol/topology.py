@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, TopologyError
-from spark_ckpt.protocol.evolution import can_change, columns_differ, families_of_changed
+from spark_ckpt.protocol._differences import Difference, differences, types_of
+from spark_ckpt.protocol.evolution import FAMILY_OF, families_of_changed, family_questions
+from spark_ckpt.protocol.migration import Migration, migrated
 from spark_ckpt.protocol.records import Topology
 
 
@@ -33,8 +34,14 @@ class Fit:
     uncompared: tuple[str, ...] = field(default=())
 
 
-def fit_topology(old: Topology, new: Topology, allow_non_restored: bool) -> Fit | Refuse:
-    """Whether a query of topology ``new`` can restore a checkpoint of topology ``old``."""
+def fit_topology(
+    old: Topology, new: Topology, allow_non_restored: bool, migrations: Sequence[Migration] = (), checkpoint: int = 0
+) -> Fit | Refuse:
+    """Whether a query of topology ``new`` can restore ``checkpoint``, of topology ``old``, with these migrations."""
+    try:
+        old = migrated(old, new, migrations, checkpoint)
+    except TopologyError as error:
+        return Refuse(str(error), True)
     if old.key_groups != new.key_groups:
         return Refuse(
             f"maxParallelism changed: expected {old.key_groups} as in the checkpoint, found {new.key_groups}; "
@@ -53,7 +60,7 @@ def fit_topology(old: Topology, new: Topology, allow_non_restored: bool) -> Fit 
             f"{_were_derived(old, missing)}",
             True,
         )
-    fresh = tuple(u for u in (*new.operators, *new.sources) if u not in old.operators and u not in old.sources)
+    fresh = tuple(u for u in (*new.operators, *new.sources) if _begins_empty(u, old))
     return _state_differs(old, new) or Fit(fresh, dropped, uncompared(old, new))
 
 
@@ -102,48 +109,39 @@ def uncompared(old: Topology, new: Topology) -> tuple[str, ...]:
     return tuple(uid for uid in new.operators if uid in old.operators and "made_of" not in old.operators[uid])
 
 
+def _begins_empty(uid: str, old: Topology) -> bool:
+    """Also what a migration lets begin empty."""
+    told = old.operators.get(uid, {}).get("from")
+    return uid not in old.sources and (uid not in old.operators or (told is not None and not told["table"]))
+
+
 def _state_differs(old: Topology, new: Topology) -> Refuse | None:
-    for uid, now in new.operators.items():
-        was = old.operators.get(uid, now)
-        found = _part_differs(was, now)
-        if found is None:
-            found = columns_differ(was, now) if can_change(was, now) else _origin_differs(was, now)
-        if found is not None:
-            advice = (
-                "change it back; or let it begin empty: give the operator a new uid and start at an empty Spark "
-                "location with spark.ckpt.allowNonRestoredState=true"
-            )
-            return Refuse(f"operator {uid!r}: {found}; {advice}", True)
-    return None
+    """All that keeps state from going on, and what to write."""
+    found: dict[str, list[Difference]] = {}
+    for table, now in new.operators.items():
+        if table in old.operators:
+            of = found.setdefault(now.get(FAMILY_OF, table), [])
+            of += [_of_operator(d, table, now, new) for d in differences(table, old.operators[table], now)]
+    for asked in family_questions(old, new):
+        found.setdefault(str(new.operators[asked.table][FAMILY_OF]), []).append(asked)
+    texts = [f"operator {uid!r}: {'; '.join(dict.fromkeys(map(_told, of)))}" for uid, of in found.items() if of]
+    return Refuse("; ".join(texts), True) if texts else None
 
 
-def _part_differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    for part, name in (("keys", "key schema"), ("state", "state schema"), ("timeout", "kind of time-out")):
-        if part == "state" and can_change(was, now):
-            continue
-        if part in was and was[part] != now.get(part, was[part]):
-            only_named = _renamed(was, now) if part == "state" else ""
-            return f"the {name} changed: expected {was[part]}, found {now[part]}{only_named}"
-    return None
+def _told(difference: Difference) -> str:
+    lines = " or ".join(f"`{line}`" for line in difference.lines)
+    return f"{difference.text}; {f'write {lines} beside the query, or ' if lines else ''}change it back"
 
 
-def _renamed(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What to do where the same aggregates only have other names, which are the names of the state's columns."""
-    old, new = (sorted(o.get("made_of", {}).values()) for o in (was, now))
-    if not old or old != new:
-        return ""
-    return " (the aggregates are the same: keep their names here and use withColumnRenamed behind aggregate)"
-
-
-def _origin_differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Same columns and types, but values that mean something else. What a user's function makes is not compared."""
-    then, here = was.get("made_of", {}), now.get("made_of", {})
-    for column in then:
-        if column in here and then[column] != here[column]:
-            return (
-                f"column {column!r} of its state was made by {then[column]}, and the query makes it by {here[column]}"
-            )
-    return None
+def _of_operator(difference: Difference, table: str, now: Mapping[str, object], new: Topology) -> Difference:
+    """What is to be written of two families that keep the same columns is said of their operator."""
+    uid = now.get(FAMILY_OF)
+    alike = [t for t, f in new.operators.items() if f.get(FAMILY_OF) == uid and f.get("types") == now.get("types")]
+    if uid is None:
+        return difference
+    if len(alike) == 1:
+        return replace(difference, text=f"{table!r}: {difference.text}")
+    return replace(difference, lines=tuple(line.replace(repr(table), repr(uid)) for line in difference.lines))
 
 
 def same_topology(old: Topology, new: Topology) -> Refuse | None:
@@ -162,4 +160,22 @@ def same_topology(old: Topology, new: Topology) -> Refuse | None:
     ):
         if a != b:
             return Refuse(f"the query at this location changed: expected {name} {a}, found {b}; {advice}", True)
-    return _state_differs(old, new)
+    differs = _state_differs(migrated(old, new, ()), new)
+    if differs is not None:
+        return Refuse(f"{differs.reason}; and start at an empty Spark location", True)
+    return _other_rows(old, new, move)
+
+
+def _other_rows(old: Topology, new: Topology, move: str) -> Refuse | None:
+    """Spark's own state at a location has rows of the state as it was: an operator's own columns may come and go there,
+    and all else begins at a location of its own."""
+    named = migrated(old, new, ()).operators
+    for table, now in new.operators.items():
+        was = old.operators.get(table)
+        if was is None or "made_of" not in was:
+            continue
+        then, here = types_of(was), types_of(now)
+        retyped = any(then[c] != here[c] for c in then if c in here)
+        if table not in named or types_of(named[table]) != then or (FAMILY_OF in now and then != here) or retyped:
+            return Refuse(f"the columns of the state of {table!r} changed: expected {then}, found {here}; {move}", True)
+    return None

@@ -71,25 +71,28 @@ def test_another_uid_begins_empty_where_that_is_allowed(ckpt: Any, source: Input
     assert job.rows() == [("a", 1, 4), ("b", 1, 10)]
 
 
-def test_other_keys_begin_empty_under_a_new_uid(ckpt: Any, source: Input, tmp_path: Path, empty: str) -> None:
+def test_other_keys_begin_empty_where_the_query_says_so(ckpt: Any, source: Input, tmp_path: Path, empty: str) -> None:
     def by_length(uid: str) -> Any:
         return totals(source.stream(ckpt).selectExpr("length(k) as k", "v"), uid)
 
     fresh = Job(tmp_path / "fresh")
-    with pytest.raises(TopologyError, match=r"the key schema changed.* new uid .* empty Spark location .*State=true"):
-        fresh.start(by_length("totals"), "k")
+    with pytest.raises(TopologyError, match=r"the key schema changed.*`ckpt.migrate\('totals'\).begin_empty\(\)`"):
+        fresh.start(by_length("totals"), "k", checkpointLocation=empty)
     source.add(("a", 4))
-    fresh.run(by_length("lengths"), "k", checkpointLocation=empty, allowNonRestoredState="true")
+    ckpt.migrate("totals").begin_empty()
+    fresh.run(by_length("totals"), "k", checkpointLocation=empty)
     assert fresh.rows() == [(1, 1, 4)]
 
 
-def test_other_windows_begin_empty_under_a_new_uid(ckpt: Any, new_input: NewInput, job: Job, empty: str) -> None:
+def test_other_windows_begin_empty_where_the_query_says_so(
+    ckpt: Any, new_input: NewInput, job: Job, empty: str
+) -> None:
     times = new_input("times", "t timestamp, v long")
     noon = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
 
-    def sums(*minutes: int, uid: str = "windows") -> Any:
+    def sums(*minutes: int) -> Any:
         window = F.window("t", *[f"{m} minutes" for m in minutes])
-        made = times.stream(ckpt).groupBy(window).agg(F.sum("v").alias("total")).uid(uid)
+        made = times.stream(ckpt).groupBy(window).agg(F.sum("v").alias("total")).uid("windows")
         return made.select(F.minute("window.start").alias("k"), F.minute("window.end").alias("end"), "total")
 
     times.add((noon + timedelta(minutes=12), 1))
@@ -97,12 +100,13 @@ def test_other_windows_begin_empty_under_a_new_uid(ckpt: Any, new_input: NewInpu
     times.add((noon + timedelta(minutes=13), 10))
     was = r"'window_start' was of windows of 0:10:00 every 0:10:00 from 0:00:00, and is now of windows of"
     for other, now in (((20,), "0:20:00 every"), ((10, 5), "0:10:00 every 0:05:00"), ((10, 10, 1), ".* from 0:01:00")):
-        with pytest.raises(TopologyError, match=f"{was} {now}.* new uid"):
+        with pytest.raises(TopologyError, match=f"{was} {now}.*begin_empty"):
             job.start(sums(*other), "k")
     job.run(sums(10), "k")
     assert job.rows() == [(10, 20, 11)]
     times.add((noon + timedelta(minutes=14), 100))
-    job.run(sums(20, uid="longer"), "k", checkpointLocation=empty, allowNonRestoredState="true")
+    ckpt.migrate("windows").begin_empty()
+    job.run(sums(20), "k", checkpointLocation=empty)
     assert sorted(job.rows()) == [(0, 20, 100), (10, 20, 11)]
 
 

@@ -229,6 +229,7 @@ def _kept_sessions(of: Translation, grouped: _Grouped, session: Session) -> Rows
         arrow_schema(by.schema), _inputs(grouped, read), grouped.specs,
         start=found.start, end=found.end, rules=rules_of(of.spark),
     )  # fmt: skip
+    function.shown = grouped.split.shown
     ends = session.event_time and bool(read.lineage.watermarks)
     kept = _operator(of, grouped, read, function, by, wanted, "append" if ends else "complete")
     show, schema = session.shown(found.start, found.end, name, kept.schema)
@@ -272,7 +273,7 @@ def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, made: 
     if window is not None and made is not None:
         key = WindowKey(f"{grouped.names[grouped.place]}_start", window.size, window.event_time, made.newest)
     grouping = Grouping(keys, key, bool(read.lineage.watermarks), not grouped.keys)
-    return grouping.function(_inputs(grouped, read), grouped.specs, rules_of(of.spark))
+    return grouping.function(_inputs(grouped, read), grouped.specs, rules_of(of.spark), grouped.split.shown)
 
 
 def _inputs(grouped: _Grouped, read: Rows) -> pa.Schema:

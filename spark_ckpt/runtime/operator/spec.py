@@ -112,10 +112,9 @@ class OperatorSpec:
         return self.function.families[family].stored if family else self.layout
 
     def form_of(self, family: str) -> StoredForm:
-        """How a state is written in its files: those of families never change."""
-        if family:
-            return StoredForm(self.layout_of(family))
-        return StoredForm(self.layout, self._recorded.get("stored", {}), lambda: self.function.begins)
+        """How a state is written in its files."""
+        told = self.run.topology.operators.get(self.family_tables[family], {})
+        return StoredForm.told(self.layout_of(family), told, lambda: self.function.begins(family) or {})
 
     def since(self, family: str) -> dict[str, int]:
         """Columns of a state, or the family, that began at this Spark location -> in which generation."""

@@ -172,7 +172,8 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _manifests(self, start: SourceOffset) -> list[ev.Event]:
         source = self.source
         wanted = manifests_to_send(start, source.restores, source.reaches, self.run.adopt, self._replaying)
-        return [e for m in wanted for e in restore_events(self._coordinator().records, m.checkpoint, m.uids, m.adopt)]
+        records, operators = self._coordinator().records, self.run.topology.operators
+        return [e for m in wanted for e in restore_events(records, m.checkpoint, m.uids, m.adopt, operators)]
 
     # -- reading (executor) ------------------------------------------------------------------------------------
 

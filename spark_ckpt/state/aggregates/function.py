@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from types import MappingProxyType
 
@@ -41,6 +41,8 @@ class AggregateFunction(StateFunction):
     """
 
     kind = "aggregate"
+    shown: Mapping[str, Collection[str]]
+    """What comes out, as its user calls it -> the aggregates that it is computed of."""
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class AggregateFunction(StateFunction):
         self.emit = emit
         self.order_by = order_by
         self.specs = dict(aggregates)
+        self.shown = {name: [name] for name in self.specs}
         check_options(self.specs, emit, order_by, input_schema)
         self.accumulators = [make_accumulator(name, spec, input_schema, rules) for name, spec in self.specs.items()]
         self.packers = [a.packer for a in self.accumulators]
@@ -86,8 +89,12 @@ class AggregateFunction(StateFunction):
         return {field.name: a.made_of(spec) for a, spec in texts for field in a.fields} | self.windows
 
     @property
-    def begins(self) -> Mapping[str, pa.Scalar]:
-        return _of_one_row(self.accumulators)
+    def results(self) -> Mapping[str, Collection[str]]:
+        fields = {a.name: [f.name for f in a.fields] for a in self.accumulators}
+        return {result: [f for spec in of for f in fields[spec]] for result, of in self.shown.items()}
+
+    def begins(self, family: str = "") -> Mapping[str, pa.Scalar] | None:
+        return {} if family else _of_one_row(self.accumulators)
 
     @property
     def packed_begins(self) -> Mapping[str, pa.Scalar]:

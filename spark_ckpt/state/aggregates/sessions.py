@@ -69,10 +69,9 @@ class SessionAggregate(AggregateFunction):
     def made_of(self) -> Mapping[str, str]:
         return {**super().made_of, "_sessions": f"the sessions of {self.start}"}
 
-    @property
-    def begins(self) -> Mapping[str, pa.Scalar]:
-        """Other aggregates are refused: open sessions have columns of their own in the family."""
-        return {}
+    def begins(self, family: str = "") -> Mapping[str, pa.Scalar] | None:
+        """The aggregates of open sessions are columns of the family of sessions."""
+        return super().begins() if family == SESSIONS else {}
 
     def event_times(self, rows: pa.Table) -> pa.ChunkedArray:
         return rows[self.end].cast(TIME).cast(pa.int64())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.arrow_types import exact_cast
 from spark_ckpt.errors import UserFunctionError
-from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched, UserStateFunction
+from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched, UserStateFunction, nothing_in
 from spark_ckpt.state.functions.user_error import raised
 from spark_ckpt.state.ipc import plain_array
 from spark_ckpt.types import TIMEOUT_MS
@@ -52,6 +52,9 @@ class ArrowStateFunction(UserStateFunction):
         self.func = func
         self.key_schema, self.input_schema = key_schema, input_schema
         self.output_schema, self.state_schema, self.timeout = nullable(output_schema), nullable(state_schema), timeout
+
+    def begins(self, family: str = "") -> Mapping[str, pa.Scalar] | None:
+        return nothing_in(self.state_schema)
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         rows = touched.rows.select(self.input_schema.names)

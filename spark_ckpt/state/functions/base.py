@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +85,11 @@ class Changed:
     timeout_ms: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
 
+def nothing_in(schema: pa.Schema) -> Mapping[str, pa.Scalar]:
+    """Columns that begin with null."""
+    return {f.name: pa.scalar(None, f.type) for f in schema}
+
+
 class StateFunction(ABC):
     """A stateful computation over the keys of one subtask. Executor; must pickle; keeps nothing between calls."""
 
@@ -161,11 +166,18 @@ class StateFunction(ABC):
         return {}
 
     @property
-    def begins(self) -> Mapping[str, pa.Scalar]:
-        """What columns of ``state_schema`` begin with in keys that are there already, so that a query may add and
-        remove them. What is not named cannot be added; with nothing named, the columns are what they were at first.
+    def results(self) -> Mapping[str, Collection[str]]:
+        """What comes out, as its user calls it -> the columns of ``state_schema`` that it is computed of. Recorded with
+        checkpoints, so that one who changes how it is computed is asked what becomes of the state. None: not known.
         """
         return {}
+
+    def begins(self, family: str = "") -> Mapping[str, pa.Scalar] | None:
+        """What columns of a state table, its own or a family's, begin with in rows that are there already, so that a
+        query may add them. What is not named cannot be added. Any may go, and become wider; None: the columns are what
+        they were at first.
+        """
+        return None
 
     @property
     def packed_begins(self) -> Mapping[str, pa.Scalar]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.state.functions.arrow_function import nullable
-from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched, UserStateFunction
+from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, Touched, UserStateFunction, nothing_in
 from spark_ckpt.state.functions.pandas_input import DEFINED, CallInput, spark_struct
 from spark_ckpt.state.functions.pandas_output import KeyOutput, OutputConversion, checked_frame
 from spark_ckpt.state.functions.user_error import raised
@@ -78,6 +78,9 @@ class PandasStateFunction(UserStateFunction):
         self.output_struct, self.state_struct = output_struct, state_struct
         self.timeout, self.session_timezone, self.has_watermark = timeout, session_timezone, has_watermark
         self.options = dict(options or {})
+
+    def begins(self, family: str = "") -> Mapping[str, pa.Scalar] | None:
+        return nothing_in(self.value_schema)
 
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         """One call of the function for each touched key."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
+from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched, nothing_in
 from spark_ckpt.state.ipc import Rows, int64_view, one_batch
 from spark_ckpt.state.joins._matching import SEMI, Found, Matching
 from spark_ckpt.state.joins.predicate import Predicate
@@ -86,6 +86,13 @@ class StreamJoin(StateFunction):
     def made_of(self) -> Mapping[str, str]:
         """What the rows that wait were kept for."""
         return {**({NEXT: self.made_by} if self.made_by else {}), **self._computed}
+
+    def begins(self, family: str = "") -> Mapping[str, pa.Scalar] | None:
+        """Columns of rows that wait: those that came before a column was asked for have none."""
+        if not family:
+            return None
+        side = self.sides[COUNTS.index(family)]
+        return nothing_in(pa.schema([f for f in side.stored if f.name in side.columns.names]))
 
     def combine(self, rows: pa.Table) -> pa.Table:
         """Without the rows that cannot come out: their event times have counted."""

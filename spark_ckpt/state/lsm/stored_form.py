@@ -1,32 +1,48 @@
-"""How the columns of a state are written in its files, where a query has other aggregates than one before it.
+"""How the columns of a state are written in its files, where a query has other columns than one before it.
 
-A file keeps the columns it was written with. One that was added since is missing in it, and its rows have what an
-aggregate begins with; one that is no longer kept is passed over, until a merge writes the rows anew. A column that was
-removed and comes back begins anew, too: it is written under a name that no file has yet.
+A file keeps the columns it was written with. One that was added since is missing in it, and its rows have what it
+begins with; one that is no longer kept is passed over, until a merge writes the rows anew. A column that was removed
+and comes back begins anew, too: it is written under a name that no file has yet. One that became wider has its name in
+all files, and what older ones have is cast; one that a migration casts has a new name in files, and older ones the old.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
 from spark_ckpt.protocol.events import Run
 from spark_ckpt.state.ipc import conform, one_batch
+from spark_ckpt.state.lsm._evolved import Older, as_type
 from spark_ckpt.state.lsm._interfaces import RunReader
 from spark_ckpt.state.lsm.layout import StateLayout
 
 
 @dataclass(frozen=True)
 class StoredForm:
-    """``names``: columns that have another name in files. ``begins``: what columns of missing aggregates begin with;
-    null for the others."""
+    """``names``: columns that have another name in files. ``begins``: what columns that are missing begin with; null
+    for the others. ``older``: names that columns, and fields of structs by their paths, have in files of before a
+    migration. ``retyped``: columns that have another type in some. ``starts``: constants that a migration's columns
+    begin with."""
 
     layout: StateLayout
     names: Mapping[str, str] = field(default_factory=dict)
     begins: Callable[[], Mapping[str, pa.Scalar]] = dict
+    older: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    retyped: Sequence[str] = ()
+    starts: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def told(
+        cls, layout: StateLayout, facts: Mapping[str, Any], begins: Callable[[], Mapping[str, pa.Scalar]]
+    ) -> StoredForm:
+        """As a topology's ``facts`` of a state table say."""
+        names, older = facts.get("stored", {}), facts.get("older", {})
+        return cls(layout, names, begins, older, facts.get("retyped", ()), facts.get("starts", {}))
 
     @cached_property
     def table_schema(self) -> pa.Schema:
@@ -37,14 +53,24 @@ class StoredForm:
     def _in_files(self) -> list[str]:
         return [self._name(name) for name in self.layout.stored_schema.names]
 
+    def _typed(self, rows: pa.RecordBatch) -> bool:
+        """Types are looked at only where they are known to have changed: runs are read often."""
+        schema = self.layout.stored_schema
+        return all(rows.schema.field(self._name(c)).type.equals(schema.field(c).type) for c in self.retyped)
+
     def _name(self, column: str) -> str:
         return self.names.get(column, column)
 
     def read(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of a file as the state has them; free where its columns are the same."""
-        if rows.schema.names == self._in_files:
+        """Rows of a file as the state has them; free where its columns are the same. Raises ``InvalidInputError`` for a
+        value that a column's new type does not hold."""
+        if rows.schema.names == self._in_files and self._typed(rows):
             return rows if not self.names else rows.rename_columns(self.layout.stored_schema.names)
-        return self._completed(rows, {self._name(f.name): f.name for f in self.layout.stored_schema})
+        there, known = set(rows.schema.names), dict[str, str]()
+        for f in self.layout.stored_schema:
+            names = [self._name(f.name), *self.older.get(f.name, ())]
+            known.update(dict.fromkeys([n for n in names if n in there][:1], f.name))
+        return self._completed(rows, known)
 
     def written(self, rows: pa.Table) -> pa.Table:
         """Rows of the state as a file has them."""
@@ -60,15 +86,18 @@ class StoredForm:
         """``known``: the name in ``rows`` -> the column it is."""
         there = [name for name in rows.schema.names if name in known]
         named = rows.select(there).rename_columns([known[name] for name in there])
-        return completed(named, self.layout.stored_schema, self.begins())
+        starts = {name: pa.scalar(value) for name, value in self.starts.items()}
+        return completed(named, self.layout.stored_schema, {**self.begins(), **starts}, self.older)
 
 
-def completed(rows: pa.RecordBatch, schema: pa.Schema, begins: Mapping[str, pa.Scalar]) -> pa.RecordBatch:
+def completed(
+    rows: pa.RecordBatch, schema: pa.Schema, begins: Mapping[str, pa.Scalar], older: Older | None = None
+) -> pa.RecordBatch:
     """``rows`` with the columns of ``schema``: those that are missing have what ``begins`` says, else null."""
     columns = []
     for f in schema:
         if f.name in rows.schema.names:
-            columns.append(rows.column(f.name))
+            columns.append(as_type(rows.column(f.name), f.type, f.name, older))
         elif f.name in begins:
             columns.append(pa.repeat(begins[f.name].cast(f.type), len(rows)))
         else:

@@ -12,16 +12,17 @@ timers, and not at all where there is nothing to call for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from spark_ckpt.state.functions.arrow_function import nullable
-from spark_ckpt.state.functions.base import LISTENER, CallContext, Changed, StateFunction, Touched
+from spark_ckpt.state.functions.base import LISTENER, CallContext, Changed, StateFunction, Touched, nothing_in
 from spark_ckpt.state.lsm.layout import FamilyLayout
 from spark_ckpt.state.processors._rows import FramesForm, RowsForm
-from spark_ckpt.state.processors.declared import Variable, families
+from spark_ckpt.state.processors.declared import LISTS, TIMERS, Variable, families
 
 TIME_MODES = {"None": "NoTimeout", "ProcessingTime": "ProcessingTimeTimeout", "EventTime": "EventTimeTimeout"}
 
@@ -57,6 +58,12 @@ class ProcessorFunction(StateFunction):
         self.time_mode, self.timeout = time_mode, TIME_MODES[time_mode]
         self.kind = "transformWithStateInPandas" if pandas else "transformWithState"
         self.families: dict[str, FamilyLayout] = families(key_schema, variables, time_mode)
+
+    def begins(self, family: str = "") -> Mapping[str, pa.Scalar] | None:
+        """Of variables; what an operator keeps for itself stays as it is."""
+        if not family:
+            return {}
+        return None if family in (TIMERS, LISTS) else nothing_in(self.families[family].value_schema)
 
     @property
     def listens(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_ckpt.state.aggregates.function import MIN_REDUCTION
-from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched
+from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched, nothing_in
 from spark_ckpt.state.functions.distinct_rows import Expiry
 from spark_ckpt.state.ipc import Rows, plain_array
 from spark_ckpt.state.keys.grouping import group_rows, rows_per_key
@@ -76,6 +76,11 @@ class TopN(StateFunction):
         until = {} if self.timeout == "NoTimeout" else {TIMEOUT_MS: "nothing" if self.expiry is None else "the key"}
         return {self.state_schema.names[0]: self._made_by(), **until}
 
+    def begins(self, family: str = "") -> Mapping[str, pa.Scalar] | None:
+        """Columns of the rows that are kept: what came before a column was asked for has none."""
+        known = [f for f in self.form.stored if f.name in self.form.names]
+        return nothing_in(pa.schema(known)) if family else None
+
     def _made_by(self) -> str:
         return f"the first {self.n} by {', '.join(map(str, self.order))}"
 
@@ -119,13 +124,23 @@ class TopN(StateFunction):
         """Nothing changed for a key that no row came in for."""
         changed = np.zeros(int(rows.owner.max(initial=0)) + 1, bool)
         changed[rows.owner[top.rows[top.rows >= known]]] = True
+        if self._is_cut(rows.owner[:known]):
+            changed |= np.bincount(rows.owner[:known], minlength=len(changed)) > self.n
         concerned = changed[rows.owner]
         before = order.only(concerned & (np.arange(len(rows)) < known), rows.owner)
         return self.changes.rows(rows, before, top.only(concerned, rows.owner))
 
+    def _is_cut(self, owner: Rows) -> bool:
+        """Whether a key has more rows, of these owners, than are kept: those of a query with a larger ``n``."""
+        return len(owner) > self.n and bool(np.bincount(owner).max() > self.n)
+
     def _write(self, family: Family, found: Found, rows: TopRows, order: Ordered, top: Ordered) -> None:
         """Rows that come in take the slots of those that fall out, and then the next ones: a key's are 0, 1, 2 ..."""
         known = len(found)
+        if self._is_cut(found.key_index):
+            family.remove(found)
+            self._put(family, rows, top.rows, pa.table([pa.array(top.place)], [SLOT]))
+            return
         entering = top.rows[top.rows >= known]
         if not len(entering):
             return

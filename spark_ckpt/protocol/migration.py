@@ -1,0 +1,312 @@
+"""What users say of state that changes, as values: another name, another type, a constant, a beginning, another uid.
+
+Migrations are applied to the topology of the checkpoint that is restored, ahead of every comparison, and recorded
+nowhere but in what they make of the query's topology (:func:`spark_ckpt.protocol.evolution.carried_over`). They stand
+beside the query and stay there: one whose old name is gone, and whose new name is there, was done and does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_ckpt.errors import TopologyError
+from spark_ckpt.protocol._differences import (
+    SETTLED,
+    Facts,
+    Part,
+    changed_parts,
+    differences,
+    keys_of,
+    mistyped,
+    parts_of,
+    types_of,
+)
+from spark_ckpt.protocol._state_types import is_type, sql_type
+from spark_ckpt.protocol.evolution import FAMILY_OF, RECAST
+from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
+
+Constant = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Rename:
+    """Of a column, a struct's field (``pos.x``), a key or an aggregate in the state table ``table``."""
+
+    table: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Cast:
+    """``type_name`` is Spark's name of the type that the query has."""
+
+    table: str
+    column: str
+    type_name: str
+
+
+@dataclass(frozen=True)
+class Add:
+    """A column that the query adds has ``value`` in what is there."""
+
+    table: str
+    column: str
+    value: Constant
+
+
+@dataclass(frozen=True)
+class BeginEmpty:
+    """``name``: a column or an aggregate of the query; empty: the table, and of an operator all of its tables."""
+
+    table: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """State that was kept under the uid ``old`` is that of ``new``."""
+
+    old: str
+    new: str
+
+
+Migration = Rename | Cast | Add | BeginEmpty | Moved
+
+
+def migrated(old: Topology, new: Topology, migrations: Sequence[Migration], checkpoint: int = 0) -> Topology:
+    """``old``, the topology of ``checkpoint``, as if it had been written by a query with the names of ``new``.
+
+    Aggregates that are the same and only have another name are found without a migration. Raises ``TopologyError``
+    for a migration that does not fit the state or the query.
+    """
+    tables = {t: {k: v for k, v in facts.items() if k != "from"} for t, facts in old.operators.items()}
+    migrating = _Migrating(tables, new.operators, checkpoint)
+    for step in migrations:
+        migrating.apply(step)
+    migrating.find_same()
+    return replace(old, operators=migrating.tables)
+
+
+def restored_table(facts: Facts, uid: str, completion: CompletionRecord) -> TableRef | None:
+    """The table of ``completion`` that the state of ``uid`` goes on from; ``facts`` are those of the query's topology.
+    None: it begins empty."""
+    told = facts.get("from")
+    if told is not None and told["checkpoint"] == completion.checkpoint:
+        return completion.tables.get(told["table"]) if told["table"] else None
+    return completion.tables.get(uid)
+
+
+class _Migrating:
+    """``tables``: what was recorded of each state table, as if the steps so far had been there always."""
+
+    def __init__(self, tables: Mapping[str, Facts], new: Mapping[str, Facts], checkpoint: int) -> None:
+        self.tables, self._new, self._checkpoint = dict(tables), new, checkpoint
+
+    def apply(self, step: Migration) -> None:
+        if isinstance(step, Moved):
+            self._move(step)
+            return
+        self._apply(step)
+        if not (isinstance(step, BeginEmpty) and not step.name):
+            for table in self._of(step.table):
+                if table != step.table and not (isinstance(step, Rename) and step.old in keys_of(self.tables[table])):
+                    self._apply(replace(step, table=table))
+
+    def _apply(self, step: Rename | Cast | Add | BeginEmpty) -> None:
+        """To the table that it names; what is said of an operator counts for its families, too."""
+        if step.table in self.tables and step.table in self._new:
+            was, now = self.tables[step.table], self._new[step.table]
+            if isinstance(step, Rename):
+                self._rename(step, was, now)
+            elif isinstance(step, Cast):
+                self.tables[step.table] = _recast(step, was, now)
+            elif isinstance(step, Add):
+                self.tables[step.table] = _starting(step, was, now)
+            elif step.name:
+                self.tables[step.table] = _beginning(step.name, was, now)
+            else:
+                self._begin(step.table)
+        elif isinstance(step, BeginEmpty):
+            self._let_come(step)
+
+    def find_same(self) -> None:
+        """An aggregate that is the same and is only called otherwise goes on by itself."""
+        for table in [t for t, facts in self._new.items() if t in self.tables and facts.get("made_of")]:
+            for old, part in _same_parts(self.tables[table], self._new[table]):
+                self._rename_part(table, old, part)
+
+    def _of(self, uid: str) -> list[str]:
+        """The tables of an operator."""
+        return [t for t, facts in self.tables.items() if t == uid or facts.get(FAMILY_OF) == uid]
+
+    def _move(self, step: Moved) -> None:
+        if step.old not in self.tables or step.new not in self._new:
+            return
+        if step.new in self.tables:
+            raise TopologyError(
+                f"moved({step.old!r}, {step.new!r}): expected state of one of them, found state of both; remove the "
+                "line, or let the query have both"
+            )
+        for table in self._of(step.old):
+            name = step.new + table[len(step.old) :]
+            facts = {k: v for k, v in self.tables.pop(table).items() if k != "derived"}
+            family = {FAMILY_OF: step.new} if facts.get(FAMILY_OF) == step.old else {}
+            self.tables[name] = {**facts, **family, **self._from(facts, table)}
+
+    def _from(self, facts: Facts, table: str) -> dict[str, Any]:
+        """Which of the checkpoint's tables it goes on from."""
+        return {"from": facts.get("from", {"checkpoint": self._checkpoint, "table": table})}
+
+    def _rename(self, step: Rename, was: Facts, now: Facts) -> None:
+        if step.old in keys_of(was):
+            if step.new in keys_of(now):
+                for table in self._of(step.table):
+                    self.tables[table] = _with_names(self.tables[table], {step.old: step.new}, {})
+            return
+        if "." in step.old and step.old not in types_of(was):
+            self.tables[step.table] = _field_renamed(step, was)
+            return
+        old, part = _part(was, step.old), _part(now, step.new)
+        if old is not None and part is not None and (old.name, old.columns) != (part.name, part.columns):
+            _refuse_rename(was, now, step, old, part)
+            self._rename_part(step.table, old, part)
+
+    def _rename_part(self, table: str, old: Part, part: Part) -> None:
+        """The rows that an aggregate keeps beside the key's own are in a table that has its name."""
+        self.tables[table] = _as_part(self.tables[table], self._new[table], old, part)
+        one, other = f"{table}.{old.columns[0]}", f"{table}.{part.columns[0]}"
+        if one == other or one not in self.tables or other not in self._new:
+            return
+        facts, now = self.tables.pop(one), self._new[other]
+        then, here = [*keys_of(facts), *types_of(facts)], [*keys_of(now), *types_of(now)]
+        names = dict(zip(then, here, strict=False))
+        self.tables[other] = {**_with_names(facts, names, {}), **self._from(facts, one)}
+
+    def _begin(self, table: str) -> None:
+        """Where the state that is there does not fit; else it was done."""
+        of = self._of(table)
+        if any(differences(t, self.tables[t], self._new[t]) for t in of if t in self._new):
+            for t in of:
+                del self.tables[t]
+                if t in self._new:
+                    self.tables[t] = {**self._new[t], "from": {"checkpoint": self._checkpoint, "table": ""}}
+
+    def _let_come(self, step: BeginEmpty) -> None:
+        """A variable that comes: said of its operator."""
+        uid = self._new.get(step.table, {}).get(FAMILY_OF)
+        if uid in self.tables and not step.name:
+            self.tables[uid] = _settle(self.tables[uid], step.table)
+
+
+def _recast(step: Cast, was: Facts, now: Facts) -> Facts:
+    then, here = types_of(was), types_of(now)
+    if then.get(step.column) == here.get(step.column) or not {step.column} <= then.keys() & here.keys():
+        return was
+    if not is_type(step.type_name, here[step.column]):
+        raise TopologyError(
+            f"migrate({step.table!r}).cast({step.column!r}, {step.type_name!r}): expected the type that the query has, "
+            f"{sql_type(here[step.column])}"
+        )
+    types = {**then, step.column: here[step.column]}
+    return {**was, "types": types, "state": _text(types), RECAST: [*was.get(RECAST, ()), step.column]}
+
+
+def _starting(step: Add, was: Facts, now: Facts) -> Facts:
+    if step.column in types_of(was) or step.column not in types_of(now):
+        return was
+    return _settle({**was, "starts": {**was.get("starts", {}), step.column: step.value}}, step.column)
+
+
+def _beginning(name: str, was: Facts, now: Facts) -> Facts:
+    changed = [part for part in changed_parts(was, now)[1] if name == part.name or name in part.columns]
+    columns = {c for part in changed for c in part.columns} | ({name} & set(mistyped(was, now)))
+    return _settle(_without(was, columns), name) if columns or "." in name else was
+
+
+def _field_renamed(step: Rename, was: Facts) -> Facts:
+    older = was.get("older", {})
+    if step.old in older.get(step.new, ()):
+        return was
+    return {**was, "older": {**older, step.new: [step.old, *older.get(step.old, ())]}}
+
+
+def _as_part(was: Facts, now: Facts, old: Part, part: Part) -> Facts:
+    made = {c: now["made_of"][c] for c in part.columns if c in now.get("made_of", {})}
+    return _with_names(was, dict(zip(old.columns, part.columns, strict=True)), made)
+
+
+def _refuse_rename(was: Facts, now: Facts, step: Rename, old: Part, part: Part) -> None:
+    shown = f"migrate({step.table!r}).rename({step.old!r}, {step.new!r})"
+    for where, found, other in (("state", _part(was, part.name), old), ("query", _part(now, step.old), part)):
+        if found is not None and found.columns != other.columns:
+            raise TopologyError(f"{shown}: expected one of the two in the {where}, found both; remove the line")
+    if not old.fits(part):
+        raise TopologyError(
+            f"{shown}: expected the same kind of state, found {old.name} ({', '.join(old.types)}) and {part.name} "
+            f"({', '.join(part.types)}); let it begin empty: ckpt.migrate({step.table!r}).begin_empty({step.new!r})"
+        )
+
+
+def _part(facts: Facts, name: str) -> Part | None:
+    """An aggregate by what it is made of, or the one with a column of this name."""
+    parts = parts_of(facts, types_of(facts))
+    return next((p for p in parts if p.name == name), None) or next((p for p in parts if name in p.columns), None)
+
+
+def _with_names(facts: Facts, names: Mapping[str, str], made: Mapping[str, str]) -> Facts:
+    """``facts`` with its columns under their new ``names``, whose files have them under the old ones."""
+    stored = facts.get("stored", {})
+    known = [*keys_of(facts), *types_of(facts)]
+    told = {
+        **facts,
+        "made_of": {names.get(c, c): made.get(names.get(c, c), m) for c, m in facts.get("made_of", {}).items()},
+    }
+    told["stored"] = {names.get(c, c): stored.get(c, c) for c in known if stored.get(c, c) != names.get(c, c)}
+    for part in ("older", "starts"):
+        if part in facts:
+            told[part] = {names.get(c, c): v for c, v in facts[part].items()}
+    if "retyped" in facts:
+        told["retyped"] = sorted(names.get(c, c) for c in facts["retyped"])
+    if "results" in facts:
+        told["results"] = {r: [names.get(c, c) for c in of] for r, of in facts["results"].items()}
+    if "types" in facts:
+        told["types"] = {names.get(c, c): t for c, t in facts["types"].items()}
+    told["state"] = _text({names.get(c, c): t for c, t in types_of(facts).items()})
+    told["keys"] = _text({names.get(c, c): t for c, t in keys_of(facts).items()})
+    return told
+
+
+def _text(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def _without(was: Facts, columns: set[str]) -> Facts:
+    """Of columns that are there under the same names, and mean something else."""
+    stored, there = was.get("stored", {}), columns & types_of(was).keys()
+    if not there:
+        return was
+    types = {c: t for c, t in types_of(was).items() if c not in there}
+    gone = sorted({*was.get("gone", ()), *(stored.get(c, c) for c in there)})
+    made = {c: m for c, m in was["made_of"].items() if c not in there}
+    return {**was, "types": types, "state": _text(types), "gone": gone, "made_of": made}
+
+
+def _settle(facts: Facts, name: str) -> Facts:
+    return {**facts, SETTLED: [*facts.get(SETTLED, ()), name]}
+
+
+def _same_parts(was: Facts, now: Facts) -> list[tuple[Part, Part]]:
+    """One goes and one comes of the same making; of several nobody knows which is whose."""
+    then, here = types_of(was), types_of(now)
+    gone = parts_of(was, [c for c in then if c not in here])
+    came = parts_of(now, [c for c in here if c not in then])
+    known = {was.get("made_of", {}).get(c) for c in then if c in here}
+    return [
+        (o, n)
+        for n in came
+        for o in gone
+        if n.function and o.name == n.name and o.name not in known and len(o.columns) == len(n.columns) and o.fits(n)
+    ]

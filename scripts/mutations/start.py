@@ -240,7 +240,10 @@ MUTATIONS = (
         ")",
     ),
     Mutation(
-        _TOPOLOGY, "another state schema is refused", "    return _state_differs(old, new) or Fit", "    return Fit"
+        _TOPOLOGY,
+        "another state schema is refused",
+        "    if differs is not None:\n        return differs\n    dropped",
+        "    dropped",
     ),
     # --- life
     Mutation(_LIFE, "a life has its mark", 'return f"{job}@{life}" if life else job', "return job"),

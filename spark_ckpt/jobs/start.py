@@ -196,7 +196,7 @@ def _say_changes(plan: JobPlan, decision: Any) -> None:
         begins = f" New, and empty so far: {', '.join(change.added)}." if change.added else ""
         ends = f" No longer kept: {', '.join(change.removed)}; added again, it begins empty." if change.removed else ""
         _log.warning(
-            "Job %s: operator %r goes on from its state with other aggregates.%s%s", plan.job, change.uid, begins, ends
+            "Job %s: operator %r goes on from its state with other columns.%s%s", plan.job, change.uid, begins, ends
         )
 
 

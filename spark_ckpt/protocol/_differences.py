@@ -7,7 +7,6 @@ one goes and one comes that may be the same, nothing is guessed: the message has
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,6 @@ from spark_ckpt.protocol._state_types import columns_of, lost_fields, same_hash,
 
 Facts = Mapping[str, Any]
 """What a topology records of a state table; see :class:`spark_ckpt.protocol.records.Topology`."""
-_FIRST_ROWS = re.compile(r"the first (?P<n>\d+) (?P<by>by .*)", re.DOTALL)
 SETTLED = "settled"
 """Of a topology that migrations were applied to: what the user said begins empty. Never recorded."""
 
@@ -85,10 +83,14 @@ def _made_otherwise(was: Facts, now: Facts) -> list[tuple[str, str, str]]:
 
 def _goes_on_as(then: str, here: str) -> bool:
     """The first rows of a key are among the first ones: fewer of them are kept from now on, and never more."""
-    more, fewer = _FIRST_ROWS.fullmatch(then), _FIRST_ROWS.fullmatch(here)
-    if more is None or fewer is None:
-        return then == here
-    return more["by"] == fewer["by"] and int(more["n"]) >= int(fewer["n"])
+    more, fewer = _first_rows(then), _first_rows(here)
+    return then == here or (more[1] == fewer[1] and more[0] > fewer[0] > 0)
+
+
+def _first_rows(made: str) -> tuple[int, str]:
+    """How many of a key's first rows are kept, by which order; 0: it is no such text."""
+    number, _, by = made.removeprefix("the first ").partition(" by ")
+    return (int(number), by) if number.isdigit() and made.startswith("the first ") else (0, "")
 
 
 def _keys_differ(table: str, was: Facts, now: Facts) -> list[Difference]:

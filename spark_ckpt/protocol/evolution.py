@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_ckpt.protocol._differences import (
-    SETTLED,
     Difference,
     Facts,
     can_change,
@@ -61,10 +60,9 @@ def family_questions(old: Topology, new: Topology) -> list[Difference]:
     """A variable of a user's processor that goes, and one that comes that may be the same. An aggregate's family goes
     by the aggregate's own columns."""
     loose = families_of_changed(old, new)
-    variables = {t for t in loose if _is_variable(t, old, new)}
+    variables = {t for t in loose if is_variable(t, old, new)}
     gone = [t for t in old.operators if t in variables and t not in new.operators]
     came = [t for t in new.operators if t in variables and t not in old.operators]
-    settled = {t for facts in old.operators.values() for t in facts.get(SETTLED, ())}
 
     def fits(one: str, other: str) -> bool:
         was, now = old.operators[one], new.operators[other]
@@ -77,11 +75,10 @@ def family_questions(old: Topology, new: Topology) -> list[Difference]:
             other,
         )
         for one, other in matched(gone, came, fits)
-        if other not in settled
     ]
 
 
-def _is_variable(table: str, old: Topology, new: Topology) -> bool:
+def is_variable(table: str, old: Topology, new: Topology) -> bool:
     """Names of families that are no variables, as timers, begin with an underscore."""
     uid = (new.operators.get(table) or old.operators[table])[FAMILY_OF]
     return not new.operators[uid]["made_of"] and not table[len(uid) + 1 :].startswith("_")
@@ -97,7 +94,8 @@ def changes(old: Topology, new: Topology) -> tuple[StateChange, ...]:
         was = old.operators.get(uid)
         if was is None or not can_change(was, now):
             continue
-        added, removed = _made(now, was), _made(was, now)
+        added = tuple(name for name in _made(now, was) if name not in was.get("starts", {}))
+        removed = _made(was, now)
         if added or removed:
             found.append(StateChange(uid, added, removed))
     return tuple(found)

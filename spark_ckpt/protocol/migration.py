@@ -195,10 +195,13 @@ class _Migrating:
                     self.tables[t] = {**self._new[t], "from": {"checkpoint": self._checkpoint, "table": ""}}
 
     def _let_come(self, step: BeginEmpty) -> None:
-        """A variable that comes: said of its operator."""
-        uid = self._new.get(step.table, {}).get(FAMILY_OF)
-        if uid in self.tables and not step.name:
-            self.tables[uid] = _settle(self.tables[uid], step.table)
+        """A variable that comes, and is none of those that go: the first that it could be is no longer kept."""
+        now = self._new.get(step.table, {})
+        for table in self._of(now.get(FAMILY_OF, "")):
+            goes = table not in self._new and FAMILY_OF in self.tables[table] and not step.name
+            if goes and not differences(step.table, self.tables[table], now):
+                del self.tables[table]
+                return
 
 
 def _recast(step: Cast, was: Facts, now: Facts) -> Facts:

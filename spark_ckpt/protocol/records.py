@@ -73,7 +73,8 @@ class Topology(_Record):
     columns, ``timeout`` is the kind of time-outs, ``made_of`` says for each column of ``state`` that an aggregate made
     how it did, and for a window among the keys which ones those are (nothing for a user's function, which cannot be
     compared). Older records lack the last two. Each family of an operator, a state table with many rows a key, is one
-    of them by its own name. Operators whose columns may come and go tell more (:mod:`spark_ckpt.protocol.evolution`).
+    of them by its own name. Those whose columns may change tell more (:mod:`spark_ckpt.protocol.evolution`): ``types``,
+    column by column; ``from_start``, those that cannot be added; ``results``, what comes out and of which columns.
     Where the uid was derived and not given, ``derived`` are the sources whose rows reach the operator.
 
     ``weight_total`` is the sum of ``inputs * key_groups`` over the streams that end at the sink.

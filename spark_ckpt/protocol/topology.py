@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, TopologyError
 from spark_ckpt.protocol._differences import Difference, differences, types_of
-from spark_ckpt.protocol.evolution import FAMILY_OF, families_of_changed, family_questions
+from spark_ckpt.protocol.evolution import FAMILY_OF, families_of_changed, family_questions, is_variable
 from spark_ckpt.protocol.migration import Migration, migrated
 from spark_ckpt.protocol.records import Topology
 
@@ -51,8 +51,12 @@ def fit_topology(
     moved = _derived_moved(old, new)
     if moved is not None:
         return moved
+    differs = _state_differs(old, new)
+    if differs is not None:
+        return differs
     dropped = tuple(u for u in (*old.operators, *old.sources) if u not in new.operators and u not in new.sources)
-    missing = [u for u in dropped if u not in families_of_changed(old, new)]
+    loose = families_of_changed(old, new)
+    missing = [u for u in dropped if u not in loose or is_variable(u, old, new)]
     if missing and not allow_non_restored:
         return Refuse(
             f"the checkpoint holds state of {missing}: expected these uids in the query, found "
@@ -61,7 +65,7 @@ def fit_topology(
             True,
         )
     fresh = tuple(u for u in (*new.operators, *new.sources) if _begins_empty(u, old))
-    return _state_differs(old, new) or Fit(fresh, dropped, uncompared(old, new))
+    return Fit(fresh, dropped, uncompared(old, new))
 
 
 def _derived_moved(old: Topology, new: Topology) -> Refuse | None:

@@ -252,7 +252,7 @@ def test_aggregates_come_and_go(spark, ckpt, job, new_input, tmp_path, caplog) -
     assert run("one", n, total) == [("x", 2, 3), ("y", 1, 3)]
     rows.add(("x", 4), ("z", 5))
     assert run("one", items, n) == [("x", [4], 3), ("y", 1, 3), ("z", [5], 1)]
-    assert "'u' goes on from its state with other aggregates. New, and empty so far: collect_list(a)." in caplog.text
+    assert "'u' goes on from its state with other columns. New, and empty so far: collect_list(a)." in caplog.text
     assert "No longer kept: sum(a); added again, it begins empty" in caplog.text
     spark.conf.set("spark.sql.shuffle.partitions", "3")
     rows.add(("x", 6), ("y", 7))

@@ -12,6 +12,10 @@ from pyspark.sql import functions as F
 import spark_ckpt
 from spark_ckpt import agg
 from spark_ckpt.errors import TopologyError
+from spark_ckpt.plan._aggregate_kinds import KINDS
+from spark_ckpt.plan._build import name_operators, name_sources, query_topology
+from spark_ckpt.plan.front_door import translated
+from spark_ckpt.protocol.topology import Refuse, fit_topology
 from tests.spark.conftest import Job
 
 SCHEMA = "k string, t timestamp, amount long, cents long"
@@ -95,3 +99,55 @@ def test_whether_a_result_is_the_same_under_another_name_is_asked_and_both_answe
         query = place.start(now(rows, told), "k", checkpointLocation=f"{place.sink}-location", restore="1")
         query.awaitTermination(240)
         assert place.rows()[0][:2] == ("a", ANSWERS[question]["rename" in line]), line
+
+
+TWO = ("corr", "covar_pop", "covar_samp", "max_by", "min_by")
+OTHERS = {
+    "approx_percentile": "approx_percentile({c}, 0.5)",
+    "percentile": "percentile({c}, 0.5)",
+    "percentile_approx": "percentile_approx({c}, 0.5)",
+    "percentile_cont": "percentile_cont(0.5) WITHIN GROUP (ORDER BY {c})",
+    "percentile_disc": "percentile_disc(0.5) WITHIN GROUP (ORDER BY {c})",
+    "listagg": "listagg(string({c}))",
+    "string_agg": "string_agg(string({c}))",
+    **{name: f"{name}({{c}} > 0)" for name in ("any", "bool_and", "bool_or", "count_if", "every", "some")},
+    **{name: f"{name}(cast({{c}} as binary))" for name in ("bitmap_and_agg", "bitmap_or_agg")},
+}
+
+
+def _every(column: str) -> list[Any]:
+    """Every aggregate function that there is, of this column."""
+    two = {name: f"{name}({{c}}, {{c}} + 1)" for name in KINDS if name in TWO or name.startswith("regr_")}
+    texts = {**{name: f"{name}({{c}})" for name in KINDS}, **two, **OTHERS}
+    return [F.expr(text.format(c=column)).alias(f"of_{name}") for name, text in texts.items()]
+
+
+def _topology(ckpt: Any, df: Any) -> Any:
+    """As a start records it, without one."""
+    lineage = translated(ckpt, df)._lineage
+    sources = name_sources(lineage)
+    return query_topology(lineage, sources, (), 4, name_operators(lineage, sources))
+
+
+def _asked(ckpt: Any, before: Any, now: Any) -> str:
+    found = fit_topology(_topology(ckpt, before), _topology(ckpt, now), False)
+    return found.reason if isinstance(found, Refuse) else ""
+
+
+def test_every_aggregate_function_is_asked_about_in_keys_windows_sessions_and_pivots(ckpt: Any, rows: Any) -> None:
+    stream = rows.stream(ckpt).withWatermark("t", "1 minute")
+    keyed, cents = (stream.groupBy("k").agg(*_every(c)).uid("u") for c in ("amount", "cents"))
+    asked = _asked(ckpt, keyed, cents)
+    assert {name for name in KINDS if f"'of_{name}'" not in asked} == set()
+    few = [[F.sum(c).alias("total"), F.count_distinct(c).alias("n")] for c in ("amount", "cents")]
+    for groups in (F.window("t", "1 hour"), F.session_window("t", "1 hour")):
+        before, now = (stream.groupBy("k", groups).agg(*made).uid("u") for made in few)
+        assert all(f"both for '{name}'" in _asked(ckpt, before, now) for name in ("total", "n"))
+    before, now = (stream.groupBy("k").pivot("k", ["a", "b"]).agg(made[0]).uid("u") for made in few)
+    assert all(f"both for '{name}'" in _asked(ckpt, before, now) for name in "ab")
+    # What the user gave another name is another aggregate; what has no name of the user's is asked about.
+    sums = [F.sum("amount"), F.sum("cents")]
+    n = F.count("*").alias("n")
+    for one, other, is_asked in ((sums[0].alias("a"), sums[1].alias("b"), False), (*sums, True)):
+        before, now = (stream.groupBy("k").agg(n, total).uid("u") for total in (one, other))
+        assert bool(_asked(ckpt, before, now)) is is_asked

@@ -92,10 +92,10 @@ class Changing(Tasks):
         )
         exec(line, {"ckpt": ckpt})
 
-    def change(self, function: StateFunction, uid: str = "u") -> None:
+    def change(self, function: StateFunction, uid: str = "u", allow: bool = False) -> None:
         """The query becomes another one. Raises what its start would."""
         new, old = topology_of(function, uid), self.topology
-        fit = fit_topology(old, new, False, self.lines.steps(), self.checkpoint + 1)
+        fit = fit_topology(old, new, allow, self.lines.steps(), self.checkpoint + 1)
         if isinstance(fit, Refuse):
             raise fit.error()
         manifests, before = self._checkpoint(), dict(self.tables)

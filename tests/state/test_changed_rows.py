@@ -244,7 +244,10 @@ def test_variables_of_a_processor_change_each_by_itself() -> None:
     query.change(variables({"more": T.DoubleType(), "n": T.LongType()}))
     query.merged()
     assert shown(query) == {"v": (None, 9), "l": [(None, 9)], "m": [(("w0",), (None, 9))]}
-    query.change(variables({"n": T.LongType(), "more": T.DoubleType()}, "lm"))
+    fewer = variables({"n": T.LongType(), "more": T.DoubleType()}, "lm")
+    with pytest.raises(TopologyError, match=r"holds state of \['u.value'\].*allowNonRestoredState"):
+        query.change(fewer)
+    query.change(fewer, allow=True)
     assert shown(query) == {"l": [(9, None)] * 2, "m": [(("w0",), (9, None)), (("w1",), (9, None))]}
     query.change(variables({"n": T.LongType(), "more": T.DoubleType()}))
     assert shown(query)["v"] is None

@@ -91,7 +91,7 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
         _moved_on(facts, latest)
         or refuse_to_go_on(facts.damage, facts.completions, facts.batches, here, _committed(facts))
         or _rolled_back(facts, newest)
-        or same_topology(was, facts.topology)
+        or same_topology(was, facts.topology, facts.migrations)
         or _restored_gone(facts, first)
         or _hook_gone(facts, newest or _find(facts, first.restored_from))
         or GoOn(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, TopologyError
-from spark_ckpt.protocol._differences import Difference, differences, types_of
+from spark_ckpt.protocol._differences import Difference, differences, keys_of, types_of
 from spark_ckpt.protocol.evolution import FAMILY_OF, families_of_changed, family_questions, is_variable
 from spark_ckpt.protocol.migration import Migration, migrated
 from spark_ckpt.protocol.records import Topology
@@ -148,12 +149,12 @@ def _of_operator(difference: Difference, table: str, now: Mapping[str, object], 
     return replace(difference, lines=tuple(line.replace(repr(table), repr(uid)) for line in difference.lines))
 
 
-def same_topology(old: Topology, new: Topology) -> Refuse | None:
-    """A running location keeps its plan: Spark's own state belongs to it."""
+def same_topology(old: Topology, new: Topology, migrations: Sequence[Migration] = ()) -> Refuse | None:
+    """A running location keeps its plan: Spark's own state belongs to it. Nor can a migration do anything there."""
     moved = _derived_moved(old, new)
     if moved is not None:
         return moved
-    loose = families_of_changed(old, new)
+    loose = {table for table in families_of_changed(old, new) if not is_variable(table, old, new)}
     move = "stop with a savepoint, or restore the newest checkpoint by starting at an empty location"
     for name, a, b, advice in (
         ("sources", sorted(old.sources), sorted(new.sources), move),
@@ -167,19 +168,32 @@ def same_topology(old: Topology, new: Topology) -> Refuse | None:
     differs = _state_differs(migrated(old, new, ()), new)
     if differs is not None:
         return Refuse(f"{differs.reason}; and start at an empty Spark location", True)
-    return _other_rows(old, new, move)
+    return _other_rows(old, new, migrations, move)
 
 
-def _other_rows(old: Topology, new: Topology, move: str) -> Refuse | None:
-    """Spark's own state at a location has rows of the state as it was: an operator's own columns may come and go there,
-    and all else begins at a location of its own."""
-    named = migrated(old, new, ()).operators
+def _other_rows(old: Topology, new: Topology, migrations: Sequence[Migration], move: str) -> Refuse | None:
+    """Spark's own state at a location has rows of the state as it was: an operator's own aggregates may come and go
+    there, and all else begins at a location of its own."""
+    told = migrated(old, new, migrations).operators
     for table, now in new.operators.items():
         was = old.operators.get(table)
         if was is None or "made_of" not in was:
             continue
-        then, here = types_of(was), types_of(now)
-        retyped = any(then[c] != here[c] for c in then if c in here)
-        if table not in named or types_of(named[table]) != then or (FAMILY_OF in now and then != here) or retyped:
+        same = told.get(table) == {k: v for k, v in was.items() if k != "from"}  # no migration has anything to do
+        if not same or not (_columns(was) == _columns(now) or _aggregates_only(was, now)):
+            then, here = (f"{keys} with {types}" for keys, types in map(_columns, (was, now)))
             return Refuse(f"the columns of the state of {table!r} changed: expected {then}, found {here}; {move}", True)
     return None
+
+
+def _columns(facts: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    return keys_of(facts), types_of(facts)
+
+
+def _aggregates_only(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether columns only came or went, and are of aggregates."""
+    if FAMILY_OF in now or keys_of(was) != keys_of(now):
+        return False
+    then, here = types_of(was), types_of(now)
+    other = {c for c, _ in then.items() ^ here.items()}
+    return other.isdisjoint(then.keys() & here.keys()) and other <= was["made_of"].keys() | now["made_of"].keys()

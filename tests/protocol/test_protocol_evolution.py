@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from spark_ckpt.protocol.evolution import FAMILY_OF, StateChange, carried_over, changes
-from spark_ckpt.protocol.migration import migrated
+from spark_ckpt.protocol.migration import Add, migrated
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.topology import Fit, Refuse, fit_topology, same_topology
 
@@ -83,6 +84,35 @@ def test_what_needs_more_is_refused_with_all_differences(new: dict[str, Any], wh
         assert isinstance(found, Refuse)
         with pytest.raises(Exception, match=why):
             raise found.error()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"types": {"count": "int64", "sum_a": "decimal128(20, 0)"}},
+        {"types": {"count": "int64", "sum_a": "decimal128(10, 0)", "note": "string"}},
+        {"keys": "k decimal128(9, 2)"},
+        {"u.set": {"state": "", "keys": "k string, v long", "types": {"more": "int64"}, "made_of": {}, FAMILY_OF: "u"}},
+    ],
+)
+def test_what_a_query_may_change_but_not_at_the_location_that_has_rows_of_the_state(changed: dict[str, Any]) -> None:
+    old = topology("count", "sum_a", types={"count": "int64", "sum_a": "decimal128(10, 0)"}, keys="k decimal128(5, 2)")
+    family = {"state": "", "keys": "k string, v long", "types": {}, "made_of": {}, FAMILY_OF: "u"}
+    old = replace(old, operators={**old.operators, "u.set": family})
+    facts_now = {**old.operators["u"], **{k: v for k, v in changed.items() if k != "u.set"}}
+    new = replace(old, operators={"u": facts_now, "u.set": changed.get("u.set", family)})
+    assert same_topology(old, old) is None
+    assert isinstance(fit_topology(old, new, False), Fit)
+    refused = same_topology(old, new)
+    assert isinstance(refused, Refuse)
+    assert "starting at an empty location" in refused.reason
+
+
+def test_a_migration_that_has_something_to_do_needs_a_location_without_rows() -> None:
+    old, new, add = topology("count"), topology("count", "sum_a"), Add("u", "sum_a", 5)
+    assert same_topology(old, new) is None
+    assert isinstance(same_topology(old, new, [add]), Refuse)
+    assert same_topology(new, new, [add]) is None
 
 
 def test_windows_of_a_record_that_does_not_say_which_go_on() -> None:

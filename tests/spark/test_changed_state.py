@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 import spark_ckpt
 from spark_ckpt import agg
@@ -151,3 +153,63 @@ def test_every_aggregate_function_is_asked_about_in_keys_windows_sessions_and_pi
     for one, other, is_asked in ((sums[0].alias("a"), sums[1].alias("b"), False), (*sums, True)):
         before, now = (stream.groupBy("k").agg(n, total).uid("u") for total in (one, other))
         assert bool(_asked(ckpt, before, now)) is is_asked
+
+
+def test_state_moves_to_another_uid_under_another_key_and_stays_whole(
+    ckpt: Any, job: Any, rows: Any, tmp_path: Path
+) -> None:
+    counted = (F.count("*").alias("n"), F.countDistinct("amount").alias("amounts"))
+    job.run(rows.stream(ckpt).groupBy("k").agg(*counted), "k")
+    rows.add(("a", None, 100, 0), ("a", None, 7, 0))
+
+    def now() -> Any:
+        made = rows.stream(ckpt).withColumnRenamed("k", "client").groupBy("client").agg(*counted).uid("totals")
+        return made.withColumnRenamed("client", "k")
+
+    elsewhere = str(tmp_path / "elsewhere")
+    with pytest.raises(TopologyError, match=r"uid\('aggregate-0'\)"):
+        job.start(now(), "k", checkpointLocation=elsewhere)
+    ckpt.moved("aggregate-0", "totals")
+    with pytest.raises(TopologyError, match=r"`ckpt.migrate\('totals'\).rename\('k', 'client'\)`"):
+        job.start(now(), "k", checkpointLocation=elsewhere)
+    ckpt.migrate("totals").rename("k", "client")
+    job.run(now(), "k", checkpointLocation=elsewhere)
+    assert job.rows() == [("a", 3, 2), ("b", 1, 1)]
+    folder = spark_ckpt.job(str(tmp_path / "jobs"), "job")
+    assert sorted(folder.completed()[-1].tables) == ["totals", "totals.count_distinct_amount"]
+    folder.gc()
+    assert folder.verify() == []
+    rows.add(("b", None, 10, 0), ("a", None, 8, 0))
+    for place, wanted in (("elsewhere", [("a", 4, 3), ("b", 2, 1)]), ("third", [("a", 5, 3), ("b", 2, 1)])):
+        job.run(now(), "k", checkpointLocation=str(tmp_path / place))
+        assert job.rows() == wanted
+        rows.add(("a", None, 8, 0))
+
+
+def test_a_function_goes_on_from_state_of_another_shape_and_a_savepoint_has_it(
+    ckpt: Any, job: Any, rows: Any, tmp_path: Path
+) -> None:
+    def kept(state: str, new: dict[str, Any]) -> Any:
+        names = T.StructType.fromDDL(state).names
+
+        def func(found: Any, before: Any, _: Any) -> Any:
+            shown = before.select(["k"]).append_column("state", [[str(r) for r in before.select(names).to_pylist()]])
+            known = before.select(names).to_pylist()
+            merged = [{n: new.get(n) if new.get(n) is not None else row[n] for n in names} for row in known]
+            return shown, pa.Table.from_pylist(merged, schema=before.select(names).schema)
+
+        made = rows.stream(ckpt).groupBy("k")
+        return made.applyInArrowWithState(func, "k string, state string", state).uid("u")
+
+    job.run(kept("n int, text string, p struct<x:int>, old string", {"n": 1, "text": "12", "p": {"x": 3}}), "k")
+    rows.add(("a", None, 0, 0))
+    ckpt.migrate("u").cast("text", "bigint").add("currency", F.lit("EUR")).begin_empty("note")
+    changed = kept("currency string, p struct<y:double,x:bigint>, n bigint, text bigint, note string", {"note": "!"})
+    query = job.start(changed, "k", now=False, checkpointLocation=str(tmp_path / "elsewhere"))
+    first = {"currency": "EUR", "p": {"y": None, "x": 3}, "n": 1, "text": 12, "note": None}
+    query.stop(savepoint=str(tmp_path / "savepoint"))
+    assert job.rows()[0] == ("a", str(first))
+    rows.add(("b", None, 0, 0), ("a", None, 0, 0))
+    forked = Job(tmp_path / "forked")
+    forked.run(changed, "k", restore=str(tmp_path / "savepoint"), job="forked")
+    assert forked.rows() == [("a", str({**first, "note": "!"})), ("b", str(first))]

@@ -121,7 +121,9 @@ def _every(column: str) -> list[Any]:
     """Every aggregate function that there is, of this column."""
     two = {name: f"{name}({{c}}, {{c}} + 1)" for name in KINDS if name in TWO or name.startswith("regr_")}
     texts = {**{name: f"{name}({{c}})" for name in KINDS}, **two, **OTHERS}
-    return [F.expr(text.format(c=column)).alias(f"of_{name}") for name, text in texts.items()]
+    del texts["product"]  # which SQL has not
+    made = {name: F.expr(text.format(c=column)) for name, text in texts.items()}
+    return [column.alias(f"of_{name}") for name, column in {**made, "product": F.product(column)}.items()]
 
 
 def _topology(ckpt: Any, df: Any) -> Any:

@@ -46,8 +46,12 @@ class StateMigration:
 
     def cast(self, name: str, type: str) -> StateMigration:
         """The column ``name`` has another type in the query, ``"decimal(20,2)"``. Values are cast as they are read; one
-        that cannot be exactly the same fails the query then: ``begin_empty(name)`` goes without them."""
+        that cannot be exactly the same fails the query then: see :meth:`try_cast`."""
         return self._with(Cast(self._table, _name("name", name), _name("type", type)))
+
+    def try_cast(self, name: str, type: str) -> StateMigration:
+        """As :meth:`cast`, or in place of it behind a failure: a value that does not fit is null."""
+        return self._with(Cast(self._table, _name("name", name), _name("type", type), lenient=True))
 
     def add(self, name: str, value: Any) -> StateMigration:
         """The column ``name``, which the query adds, has ``value`` in what is there, and not null: a constant, as

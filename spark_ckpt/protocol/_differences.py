@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spark_ckpt.protocol._state_types import columns_of, lost_fields, same_hash, sql_type, widens
+from spark_ckpt.protocol._state_types import castable, columns_of, lost_fields, same_hash, sql_type, widens
 
 Facts = Mapping[str, Any]
 """What a topology records of a state table; see :class:`spark_ckpt.protocol.records.Topology`."""
@@ -121,10 +121,14 @@ def _types_differ(table: str, was: Facts, now: Facts) -> list[Difference]:
     return [
         Difference(
             f"column {c!r} of its state was {then[c]}, and is now {here[c]}, which may not hold its values",
-            (migrate(table, f"cast({c!r}, {sql_type(here[c])!r})"), empty_line(table, c)),
+            (*_cast_line(table, c, then[c], here[c]), empty_line(table, c)),
         )
         for c in mistyped(was, now)
     ]
+
+
+def _cast_line(table: str, column: str, was: str, now: str) -> tuple[str, ...]:
+    return (migrate(table, f"cast({column!r}, {sql_type(now)!r})"),) if castable(was, now) else ()
 
 
 def mistyped(was: Facts, now: Facts) -> list[str]:

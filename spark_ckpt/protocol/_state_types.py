@@ -130,6 +130,21 @@ def matched(gone: Iterable[str], came: Iterable[str], fits: Callable[[str, str],
     return found
 
 
+def castable(was: str, now: str) -> bool:
+    """Whether values have one meaning as the other type, which they may not fit: a time zone has none."""
+    return _castable(kind_of(was), kind_of(now))
+
+
+def _castable(was: Kind, now: Kind) -> bool:
+    if isinstance(was, str) and isinstance(now, str):
+        return was == now or _ZONED not in (was, now)
+    if isinstance(was, str) or isinstance(now, str) or was.kind != now.kind:
+        return False
+    here = dict(now.parts)
+    return all(_castable(kind, here[name]) for name, kind in was.parts if name in here)
+
+
+_ZONED = "timestamp[us, tz=UTC]"
 _SQL = {
     "int8": "tinyint",
     "int16": "smallint",

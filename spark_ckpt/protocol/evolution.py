@@ -8,7 +8,7 @@ Spark's own location goes on, ``since`` tells the generation in which a column o
 
 A column whose type became wider (``retyped``) keeps its name in files, and readers cast what older ones have. What
 migrations make of a state (:mod:`spark_ckpt.protocol.migration`) is recorded in the same words: ``stored`` for another
-name, ``older`` for names under which files before a migration have a column, ``starts`` for the constants that columns
+name, ``older`` for names under which files before a migration have a column (``lenient``: a value that does not fit is null), ``starts`` for the constants that columns
 begin with. ``from``: which of a checkpoint's tables it goes on from, if not from that of its own name.
 """
 
@@ -140,7 +140,8 @@ def _written(was: Facts, now: Facts) -> dict[str, Any]:
     starts = {c: value for c, value in was.get("starts", {}).items() if c in here}
     names = {c: s for c, s in stored.items() if s != c}
     retyped = {*was.get("retyped", ()), *_retyped(was, now)} & {c for c in stored if c in here}
-    return {"stored": names, "gone": sorted(gone), "older": older, "retyped": sorted(retyped), "starts": starts}
+    told = {"stored": names, "gone": sorted(gone), "older": older, "retyped": sorted(retyped), "starts": starts}
+    return {**told, "lenient": [c for c in was.get("lenient", ()) if c in older]}
 
 
 def _retyped(was: Facts, now: Facts) -> set[str]:

@@ -23,7 +23,7 @@ from spark_ckpt.protocol._differences import (
     parts_of,
     types_of,
 )
-from spark_ckpt.protocol._state_types import is_type, sql_type
+from spark_ckpt.protocol._state_types import castable, is_type, sql_type
 from spark_ckpt.protocol.evolution import FAMILY_OF, RECAST
 from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
 
@@ -41,11 +41,12 @@ class Rename:
 
 @dataclass(frozen=True)
 class Cast:
-    """``type_name`` is Spark's name of the type that the query has."""
+    """``type_name`` is Spark's name of the type that the query has. ``lenient``: a value that does not fit is null."""
 
     table: str
     column: str
     type_name: str
+    lenient: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,15 +207,26 @@ class _Migrating:
 
 def _recast(step: Cast, was: Facts, now: Facts) -> Facts:
     then, here = types_of(was), types_of(now)
-    if then.get(step.column) == here.get(step.column) or not {step.column} <= then.keys() & here.keys():
+    if step.column not in then.keys() & here.keys():
         return was
-    if not is_type(step.type_name, here[step.column]):
-        raise TopologyError(
-            f"migrate({step.table!r}).cast({step.column!r}, {step.type_name!r}): expected the type that the query has, "
-            f"{sql_type(here[step.column])}"
-        )
+    if step.lenient and (then[step.column] != here[step.column] or step.column in was.get("older", {})):
+        was = {**was, "lenient": sorted({*was.get("lenient", ()), step.column})}
+    if then[step.column] == here[step.column]:
+        return was
+    _refuse_cast(step, then[step.column], here[step.column])
     types = {**then, step.column: here[step.column]}
     return {**was, "types": types, "state": _text(types), RECAST: [*was.get(RECAST, ()), step.column]}
+
+
+def _refuse_cast(step: Cast, was: str, now: str) -> None:
+    shown = f"migrate({step.table!r}).cast({step.column!r}, {step.type_name!r})"
+    if not is_type(step.type_name, now):
+        raise TopologyError(f"{shown}: expected the type that the query has, {sql_type(now)}")
+    if not castable(was, now):
+        raise TopologyError(
+            f"{shown}: expected a type that has the values of {sql_type(was)}, whatever the time zone; let it begin "
+            f"empty: `ckpt.migrate({step.table!r}).begin_empty({step.column!r})`"
+        )
 
 
 def _starting(step: Add, was: Facts, now: Facts) -> Facts:
@@ -271,8 +283,9 @@ def _with_names(facts: Facts, names: Mapping[str, str], made: Mapping[str, str])
     for part in ("older", "starts"):
         if part in facts:
             told[part] = {names.get(c, c): v for c, v in facts[part].items()}
-    if "retyped" in facts:
-        told["retyped"] = sorted(names.get(c, c) for c in facts["retyped"])
+    for part in ("retyped", "lenient"):
+        if part in facts:
+            told[part] = sorted(names.get(c, c) for c in facts[part])
     if "results" in facts:
         told["results"] = {r: [names.get(c, c) for c in of] for r, of in facts["results"].items()}
     if "types" in facts:

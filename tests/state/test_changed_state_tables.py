@@ -192,9 +192,37 @@ def test_a_value_that_the_new_type_does_not_hold_fails_and_is_not_shown() -> Non
     query.rows(table(ROWS[:1]))
     query.write("ckpt.migrate('u').cast('n', 'bigint')")
     query.change(kept(pa.schema([("n", LONG)]), lambda row, v: {"n": v}))
-    with pytest.raises(InvalidInputError, match="n: expected values of int64, found string") as failed:
+    with pytest.raises(InvalidInputError, match=r"'n': expected values of int64, found .*try_cast") as failed:
         query.rows(table(ROWS[:1]))
     assert "secret" not in str(failed.value)
+
+
+def test_behind_a_cast_that_failed_such_values_can_be_null() -> None:
+    texts = iter(["1", "x", "3", "y"])
+    query = Changing(kept(pa.schema([("n", pa.string())]), lambda row, v: {"n": next(texts)}))
+    query.rows(table([(k, 0) for k in "abcd"]))
+    number = kept(pa.schema([("n", LONG)]), lambda row, v: {})
+    query.write("ckpt.migrate('u').cast('n', 'bigint')")
+    query.change(number)
+    query.write("ckpt.migrate('u').try_cast('n', 'bigint')")
+    query.change(number)
+    query.merged()
+    query.change(number)
+    found = {row["k"]: row["n"] for row in query.rows(table([(k, 0) for k in "abcd"]))}
+    assert list(found.values()).count(None) == 2
+    assert {n for n in found.values() if n is not None} == {1, 3}
+
+
+def test_a_time_with_a_zone_is_no_cast_of_one_without() -> None:
+    zoned, date_only = pa.schema([("t", pa.timestamp("us", "UTC"))]), pa.schema([("t", pa.date32())])
+    query = Changing(kept(date_only, lambda row, v: {"t": date(2024, 1, 1)}))
+    query.rows(table(ROWS[:1]))
+    now = kept(zoned, lambda row, v: {})
+    with pytest.raises(TopologyError, match="which may not hold its values") as refused:
+        query.change(now)
+    assert lines_of(refused.value) == ["ckpt.migrate('u').begin_empty('t')"]
+    query.follow(now, refused.value, "begin_empty")
+    assert query.rows(table(ROWS[:1])) == [{"k": "a", "t": None}]
 
 
 def test_a_key_is_renamed_in_all_tables_and_refused_with_another_hash() -> None:

@@ -41,7 +41,7 @@ class SubtaskState:
         fresh = frozenset(name for name, begun in spec.since(family).items() if generation < begun)
         if family in fresh:  # it was another query's, and has been gone in between
             known = memtable = None
-        reader = FormReader(spec.cache(self.table), form)
+        reader = FormReader(spec.cache(self.table), form, self.table)
         carried = None if family else partial(form.carried, fresh=fresh)
         self.keyed = KeyedState.open(layout, groups, known, memtable, reader, policy, carried)
         self._files = FlushFiles(spec, subtask, batch, family)

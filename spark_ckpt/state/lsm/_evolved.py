@@ -36,9 +36,20 @@ def as_type(column: pa.Array, wanted: pa.DataType, path: str = "", older: Older 
             column = column.cast(pa.decimal128(_DIGITS_OF_LONG)).cast(pa.decimal128(38, wanted.scale))
         return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidInputError(
-            f"{path}: expected values of {wanted}, found {column.type}: not all can be one"
-        ) from error
+        shown = f"column {path!r}: expected values of {wanted}, found one of {column.type} that is none"
+        raise InvalidInputError(shown) from error
+
+
+def if_it_fits(column: pa.Array, wanted: pa.DataType, path: str = "", older: Older | None = None) -> pa.Array:
+    """The same, with null for a value that is none of ``wanted``."""
+    try:
+        return as_type(column, wanted, path, older)
+    except InvalidInputError:
+        if len(column) == 1:
+            return pa.nulls(1, wanted)
+        half = len(column) // 2
+        parts = (column.slice(0, half), column.slice(half))
+        return pa.concat_arrays([if_it_fits(part, wanted, path, older) for part in parts])
 
 
 def _struct(column: pa.StructArray, wanted: pa.StructType, path: str, older: Older) -> pa.Array:

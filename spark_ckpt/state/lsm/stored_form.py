@@ -15,9 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.protocol.events import Run
 from spark_ckpt.state.ipc import conform, one_batch
-from spark_ckpt.state.lsm._evolved import Older, as_type
+from spark_ckpt.state.lsm._evolved import Older, as_type, if_it_fits
 from spark_ckpt.state.lsm._interfaces import RunReader
 from spark_ckpt.state.lsm.layout import StateLayout
 
@@ -27,7 +28,7 @@ class StoredForm:
     """``names``: columns that have another name in files. ``begins``: what columns that are missing begin with; null
     for the others. ``older``: names that columns, and fields of structs by their paths, have in files of before a
     migration. ``retyped``: columns that have another type in some. ``starts``: constants that a migration's columns
-    begin with."""
+    begin with. ``lenient``: columns in which a value that its new type does not hold is null."""
 
     layout: StateLayout
     names: Mapping[str, str] = field(default_factory=dict)
@@ -35,6 +36,7 @@ class StoredForm:
     older: Mapping[str, Sequence[str]] = field(default_factory=dict)
     retyped: Sequence[str] = ()
     starts: Mapping[str, Any] = field(default_factory=dict)
+    lenient: Sequence[str] = ()
 
     @classmethod
     def told(
@@ -42,7 +44,8 @@ class StoredForm:
     ) -> StoredForm:
         """As a topology's ``facts`` of a state table say."""
         names, older = facts.get("stored", {}), facts.get("older", {})
-        return cls(layout, names, begins, older, facts.get("retyped", ()), facts.get("starts", {}))
+        retyped, starts = facts.get("retyped", ()), facts.get("starts", {})
+        return cls(layout, names, begins, older, retyped, starts, facts.get("lenient", ()))
 
     @cached_property
     def table_schema(self) -> pa.Schema:
@@ -87,17 +90,21 @@ class StoredForm:
         there = [name for name in rows.schema.names if name in known]
         named = rows.select(there).rename_columns([known[name] for name in there])
         starts = {name: pa.scalar(value) for name, value in self.starts.items()}
-        return completed(named, self.layout.stored_schema, {**self.begins(), **starts}, self.older)
+        return completed(named, self.layout.stored_schema, {**self.begins(), **starts}, self.older, self.lenient)
 
 
 def completed(
-    rows: pa.RecordBatch, schema: pa.Schema, begins: Mapping[str, pa.Scalar], older: Older | None = None
+    rows: pa.RecordBatch,
+    schema: pa.Schema,
+    begins: Mapping[str, pa.Scalar],
+    older: Older | None = None,
+    lenient: Sequence[str] = (),
 ) -> pa.RecordBatch:
     """``rows`` with the columns of ``schema``: those that are missing have what ``begins`` says, else null."""
     columns = []
     for f in schema:
         if f.name in rows.schema.names:
-            columns.append(as_type(rows.column(f.name), f.type, f.name, older))
+            columns.append((if_it_fits if f.name in lenient else as_type)(rows.column(f.name), f.type, f.name, older))
         elif f.name in begins:
             columns.append(pa.repeat(begins[f.name].cast(f.type), len(rows)))
         else:
@@ -107,10 +114,17 @@ def completed(
 
 @dataclass(frozen=True)
 class FormReader:
-    """Reads runs in the form that the state has now. Executor."""
+    """Reads runs of ``table`` in the form that the state has now. Executor."""
 
     reader: RunReader
     form: StoredForm
+    table: str = ""
 
     def read(self, run: Run) -> pa.RecordBatch:
-        return self.form.read(self.reader.read(run))
+        try:
+            return self.form.read(self.reader.read(run))
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"state table {self.table!r}, {error}; `ckpt.migrate({self.table!r}).try_cast(...)` in place of cast "
+                "has null for such values: start with it at an empty Spark location"
+            ) from None

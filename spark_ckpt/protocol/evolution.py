@@ -8,8 +8,9 @@ Spark's own location goes on, ``since`` tells the generation in which a column o
 
 A column whose type became wider (``retyped``) keeps its name in files, and readers cast what older ones have. What
 migrations make of a state (:mod:`spark_ckpt.protocol.migration`) is recorded in the same words: ``stored`` for another
-name, ``older`` for names under which files before a migration have a column (``lenient``: a value that does not fit is null), ``starts`` for the constants that columns
-begin with. ``from``: which of a checkpoint's tables it goes on from, if not from that of its own name.
+name, ``older`` for names under which files before a migration have a column (``lenient``: a value that does not fit is
+null), ``starts`` for the constants that columns begin with. ``from``: which of a checkpoint's tables it goes on from,
+if not from that of its own name.
 """
 
 from __future__ import annotations

@@ -13,17 +13,16 @@ from typing import Any
 
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.protocol._differences import (
-    SETTLED,
     Facts,
     Part,
     changed_parts,
     differences,
     keys_of,
     mistyped,
-    parts_of,
     types_of,
 )
 from spark_ckpt.protocol._state_types import castable, is_type, sql_type
+from spark_ckpt.protocol._table_facts import part_called, same_parts, settled, text_of, with_names, without
 from spark_ckpt.protocol.evolution import FAMILY_OF, RECAST
 from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
 
@@ -136,7 +135,7 @@ class _Migrating:
     def find_same(self) -> None:
         """An aggregate that is the same and is only called otherwise goes on by itself."""
         for table in [t for t, facts in self._new.items() if t in self.tables and facts.get("made_of")]:
-            for old, part in _same_parts(self.tables[table], self._new[table]):
+            for old, part in same_parts(self.tables[table], self._new[table]):
                 self._rename_part(table, old, part)
 
     def _of(self, uid: str) -> list[str]:
@@ -165,12 +164,12 @@ class _Migrating:
         if step.old in keys_of(was):
             if step.new in keys_of(now):
                 for table in self._of(step.table):
-                    self.tables[table] = _with_names(self.tables[table], {step.old: step.new}, {})
+                    self.tables[table] = with_names(self.tables[table], {step.old: step.new}, {})
             return
         if "." in step.old and step.old not in types_of(was):
             self.tables[step.table] = _field_renamed(step, was)
             return
-        old, part = _part(was, step.old), _part(now, step.new)
+        old, part = part_called(was, step.old), part_called(now, step.new)
         if old is not None and part is not None and (old.name, old.columns) != (part.name, part.columns):
             _refuse_rename(was, now, step, old, part)
             self._rename_part(step.table, old, part)
@@ -184,7 +183,7 @@ class _Migrating:
         facts, now = self.tables.pop(one), self._new[other]
         then, here = [*keys_of(facts), *types_of(facts)], [*keys_of(now), *types_of(now)]
         names = dict(zip(then, here, strict=False))
-        self.tables[other] = {**_with_names(facts, names, {}), **self._from(facts, one)}
+        self.tables[other] = {**with_names(facts, names, {}), **self._from(facts, one)}
 
     def _begin(self, table: str) -> None:
         """Where the state that is there does not fit; else it was done."""
@@ -215,7 +214,7 @@ def _recast(step: Cast, was: Facts, now: Facts) -> Facts:
         return was
     _refuse_cast(step, then[step.column], here[step.column])
     types = {**then, step.column: here[step.column]}
-    return {**was, "types": types, "state": _text(types), RECAST: [*was.get(RECAST, ()), step.column]}
+    return {**was, "types": types, "state": text_of(types), RECAST: [*was.get(RECAST, ()), step.column]}
 
 
 def _refuse_cast(step: Cast, was: str, now: str) -> None:
@@ -232,13 +231,13 @@ def _refuse_cast(step: Cast, was: str, now: str) -> None:
 def _starting(step: Add, was: Facts, now: Facts) -> Facts:
     if step.column in types_of(was) or step.column not in types_of(now):
         return was
-    return _settle({**was, "starts": {**was.get("starts", {}), step.column: step.value}}, step.column)
+    return settled({**was, "starts": {**was.get("starts", {}), step.column: step.value}}, step.column)
 
 
 def _beginning(name: str, was: Facts, now: Facts) -> Facts:
     changed = [part for part in changed_parts(was, now)[1] if name == part.name or name in part.columns]
     columns = {c for part in changed for c in part.columns} | ({name} & set(mistyped(was, now)))
-    return _settle(_without(was, columns), name) if columns or "." in name else was
+    return settled(without(was, columns), name) if columns or "." in name else was
 
 
 def _field_renamed(step: Rename, was: Facts) -> Facts:
@@ -250,12 +249,15 @@ def _field_renamed(step: Rename, was: Facts) -> Facts:
 
 def _as_part(was: Facts, now: Facts, old: Part, part: Part) -> Facts:
     made = {c: now["made_of"][c] for c in part.columns if c in now.get("made_of", {})}
-    return _with_names(was, dict(zip(old.columns, part.columns, strict=True)), made)
+    return with_names(was, dict(zip(old.columns, part.columns, strict=True)), made)
 
 
 def _refuse_rename(was: Facts, now: Facts, step: Rename, old: Part, part: Part) -> None:
     shown = f"migrate({step.table!r}).rename({step.old!r}, {step.new!r})"
-    for where, found, other in (("state", _part(was, part.name), old), ("query", _part(now, step.old), part)):
+    for where, found, other in (
+        ("state", part_called(was, part.name), old),
+        ("query", part_called(now, step.old), part),
+    ):
         if found is not None and found.columns != other.columns:
             raise TopologyError(f"{shown}: expected one of the two in the {where}, found both; remove the line")
     if not old.fits(part):
@@ -263,66 +265,3 @@ def _refuse_rename(was: Facts, now: Facts, step: Rename, old: Part, part: Part) 
             f"{shown}: expected the same kind of state, found {old.name} ({', '.join(old.types)}) and {part.name} "
             f"({', '.join(part.types)}); let it begin empty: ckpt.migrate({step.table!r}).begin_empty({step.new!r})"
         )
-
-
-def _part(facts: Facts, name: str) -> Part | None:
-    """An aggregate by what it is made of, or the one with a column of this name."""
-    parts = parts_of(facts, types_of(facts))
-    return next((p for p in parts if p.name == name), None) or next((p for p in parts if name in p.columns), None)
-
-
-def _with_names(facts: Facts, names: Mapping[str, str], made: Mapping[str, str]) -> Facts:
-    """``facts`` with its columns under their new ``names``, whose files have them under the old ones."""
-    stored = facts.get("stored", {})
-    known = [*keys_of(facts), *types_of(facts)]
-    told = {
-        **facts,
-        "made_of": {names.get(c, c): made.get(names.get(c, c), m) for c, m in facts.get("made_of", {}).items()},
-    }
-    told["stored"] = {names.get(c, c): stored.get(c, c) for c in known if stored.get(c, c) != names.get(c, c)}
-    for part in ("older", "starts"):
-        if part in facts:
-            told[part] = {names.get(c, c): v for c, v in facts[part].items()}
-    for part in ("retyped", "lenient"):
-        if part in facts:
-            told[part] = sorted(names.get(c, c) for c in facts[part])
-    if "results" in facts:
-        told["results"] = {r: [names.get(c, c) for c in of] for r, of in facts["results"].items()}
-    if "types" in facts:
-        told["types"] = {names.get(c, c): t for c, t in facts["types"].items()}
-    told["state"] = _text({names.get(c, c): t for c, t in types_of(facts).items()})
-    told["keys"] = _text({names.get(c, c): t for c, t in keys_of(facts).items()})
-    return told
-
-
-def _text(columns: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
-
-
-def _without(was: Facts, columns: set[str]) -> Facts:
-    """Of columns that are there under the same names, and mean something else."""
-    stored, there = was.get("stored", {}), columns & types_of(was).keys()
-    if not there:
-        return was
-    types = {c: t for c, t in types_of(was).items() if c not in there}
-    gone = sorted({*was.get("gone", ()), *(stored.get(c, c) for c in there)})
-    made = {c: m for c, m in was["made_of"].items() if c not in there}
-    return {**was, "types": types, "state": _text(types), "gone": gone, "made_of": made}
-
-
-def _settle(facts: Facts, name: str) -> Facts:
-    return {**facts, SETTLED: [*facts.get(SETTLED, ()), name]}
-
-
-def _same_parts(was: Facts, now: Facts) -> list[tuple[Part, Part]]:
-    """One goes and one comes of the same making; of several nobody knows which is whose."""
-    then, here = types_of(was), types_of(now)
-    gone = parts_of(was, [c for c in then if c not in here])
-    came = parts_of(now, [c for c in here if c not in then])
-    known = {was.get("made_of", {}).get(c) for c in then if c in here}
-    return [
-        (o, n)
-        for n in came
-        for o in gone
-        if n.function and o.name == n.name and o.name not in known and len(o.columns) == len(n.columns) and o.fits(n)
-    ]

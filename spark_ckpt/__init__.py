@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from spark_ckpt.agg import AggSpec
     from spark_ckpt.api.query import CkptQuery
     from spark_ckpt.api.session import CkptDataStreamReader, CkptSession, enable
+    from spark_ckpt.api.state import CkptState
     from spark_ckpt.api.write import CkptDataStreamWriter
     from spark_ckpt.config import JobConfig
     from spark_ckpt.errors import CkptError
     from spark_ckpt.jobs.hooks import CheckpointHooks
     from spark_ckpt.jobs.job import Job, job
     from spark_ckpt.jobs.savepoint import Savepoint, savepoint, savepoints
+    from spark_ckpt.jobs.state import State
     from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
     from spark_ckpt.sinks.registry import register_sink
     from spark_ckpt.sources.starting import starting_options
@@ -50,12 +52,14 @@ __all__ = [
     "CkptError",
     "CkptQuery",
     "CkptSession",
+    "CkptState",
     "CommitPermit",
     "Committable",
     "Job",
     "JobConfig",
     "Savepoint",
     "SinkWriter",
+    "State",
     "TwoPhaseSink",
     "WriterContext",
     "agg",
@@ -80,6 +84,7 @@ _MODULES = {
     "CkptDataStreamWriter": "api.write",
     "CkptQuery": "api.query",
     "CkptSession": "api.session",
+    "CkptState": "api.state",
     "CkptError": "errors",
     "CommitPermit": "types",
     "Committable": "types",
@@ -87,6 +92,7 @@ _MODULES = {
     "JobConfig": "config",
     "Savepoint": "jobs.savepoint",
     "SinkWriter": "sinks.base",
+    "State": "jobs.state",
     "TwoPhaseSink": "sinks.base",
     "WriterContext": "sinks.base",
     "enable": "api.session",

@@ -81,6 +81,10 @@ class ExpressionError(InvalidInputError):
     """A filter or a computed column met a value for which it fails in Spark, too, such as a sum out of range."""
 
 
+class NewerFormatError(InvalidInputError):
+    """A newer version of spark-ckpt wrote it. Nothing is damaged: use that version, or a newer one."""
+
+
 class StorageNotWritableError(InvalidInputError):
     """The job's folder cannot be written, or it belongs to another job."""
 

@@ -23,11 +23,14 @@ from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads, r
 from spark_ckpt.api._spark_streams import spark_stream
 from spark_ckpt.api._tables import table_source
 from spark_ckpt.api._wrap import wrapped
+from spark_ckpt.api.state import CkptState, job_name
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, set_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.hints import Hinting
+from spark_ckpt.jobs.job import Job
+from spark_ckpt.jobs.savepoint import Savepoint
 from spark_ckpt.plan.analysed.leaves import Stream
 from spark_ckpt.plan.carried_keys import carried_type, given_back
 from spark_ckpt.plan.chain import Chain, Recipe
@@ -153,6 +156,23 @@ class CkptSession(Hinting):
         leave the line beside the query. Of a variable of a processor: ``moved("sessions.visits", "sessions.views")``.
         """
         moved(self.migrations, old, new)
+
+    def state(
+        self, uid: str, checkpoint: int | None = None, job: str | None = None, savepoint: str | None = None
+    ) -> CkptState:
+        """The state of operator ``uid`` at ``checkpoint``, an id (default: the newest), while the job runs or not.
+
+        ``job``: the job's name; if not given, ``spark.ckpt.job``, or the only job of ``spark.ckpt.dir``. With
+        ``savepoint``, a folder, it is the state in that. Raises ``InvalidInputError`` if there is no such checkpoint,
+        savepoint or operator, ``ConfigError`` if the job is not clear::
+
+            ckpt.state("totals").createOrReplaceTempView("totals")
+            ckpt.state("totals").get("alice")
+        """
+        config = self.config()
+        if savepoint is not None:
+            return CkptState.of(Savepoint(savepoint, config).state(uid), self.spark)
+        return CkptState.of(Job(config, job_name(config, job)).state(uid, checkpoint), self.spark)
 
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
         """The configuration as it is now; ``overrides`` (reader or writer options, key -> text) win.

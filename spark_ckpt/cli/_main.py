@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import spark_ckpt
-from spark_ckpt.cli import _savepoint_commands
+from spark_ckpt.cli import _savepoint_commands, _state_commands
 from spark_ckpt.cli._shared import (
     AsJson,
     Dir,
@@ -258,6 +258,7 @@ def repair_history(dir: Dir, job: Name, storage: Storage = None) -> None:
 
 
 _savepoint_commands.add_to(app)
+_state_commands.add_to(app)
 
 
 def _sink_options(pairs: Sequence[str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import ask
 from spark_ckpt.jobs.sink_records import by_sink, find_sinks, recorded_ids
 from spark_ckpt.jobs.spec import SinkSpec, job_url, sink_place, with_job_storage
+from spark_ckpt.jobs.state import State
 from spark_ckpt.jobs.statistics import tell
 from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.life import identity
@@ -132,15 +133,31 @@ class Job(Hinting):
             url, version = spark_ckpt.job("/data/checkpoints", "orders").state_table("totals")
             spark.read.format("delta").option("versionAsOf", version).load(url)
         """
-        done = self.completed()
-        if checkpoint is None and not done:
-            raise InvalidInputError(f"job {self.name!r} has no completed checkpoint yet")
-        record = self.show(done[-1].checkpoint if checkpoint is None else checkpoint)
+        record = self._completion(checkpoint)
         if uid not in record.tables:
             raise InvalidInputError(
                 f"checkpoint {record.checkpoint} has no state of {uid!r}, only of {list(record.tables)}"
             )
         return self.records.paths.state(uid), record.tables[uid].version
+
+    def state(self, uid: str, checkpoint: int | None = None) -> State:
+        """The state of ``uid`` at ``checkpoint`` (default: the newest): as Arrow or pandas, one key, what changed.
+
+        Raises ``InvalidInputError`` if there is no such checkpoint, or no such operator in it::
+
+            state = spark_ckpt.job("/data/checkpoints", "orders").state("totals")
+            state.get("alice")
+            state.diff(6, 7).to_pandas()
+        """
+        return State(self.records.store, self._completion(checkpoint), uid, lambda k: self.state(uid, k))
+
+    def _completion(self, checkpoint: int | None) -> CompletionRecord:
+        if checkpoint is not None:
+            return self.show(checkpoint)
+        done = self.completed()
+        if not done:
+            raise InvalidInputError(f"job {self.name!r} has no completed checkpoint yet")
+        return done[-1]
 
     def savepoint(
         self,

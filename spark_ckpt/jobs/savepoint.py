@@ -13,6 +13,7 @@ from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs._savepoint_target import SavepointMark, claim, read_claim, replace_claim
 from spark_ckpt.jobs._savepoints import copy_folder, read_mark, read_savepoint
 from spark_ckpt.jobs._verify import verify_savepoint
+from spark_ckpt.jobs.state import State
 from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.storage.delta_schema import column_types
@@ -91,6 +92,10 @@ class Savepoint(Hinting):
         if uid not in record.tables:
             raise InvalidInputError(f"{self!r} has no state of {uid!r}, only of {list(record.tables)}")
         return JobPaths(self.path).state(uid), record.tables[uid].version
+
+    def state(self, uid: str) -> State:
+        """The state of ``uid``, as Arrow or pandas, or one key of it. Raises ``InvalidInputError`` if there is none."""
+        return State(self.store, self.record(), uid)
 
     def verify(self, progress: Callable[[str], None] = lambda _: None) -> list[str]:
         """Read all of it, checksums included; returns what is wrong, empty if nothing.

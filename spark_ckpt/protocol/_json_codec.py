@@ -23,6 +23,10 @@ class Unreadable(Exception):  # noqa: N818 - no error of its own: it becomes a C
         self.place: list[str] = []
 
 
+class Unknown(Unreadable):
+    """A field that is not known here: a newer version wrote it, as what is damaged does not come here."""
+
+
 @dataclass(frozen=True)
 class Codec(Generic[T]):
     """``expected`` says in a message what is read."""

@@ -7,7 +7,7 @@ from dataclasses import MISSING, Field, fields
 from operator import attrgetter
 from typing import Any, get_type_hints
 
-from spark_ckpt.protocol._json_codec import ABSENT, Codec, Unreadable, Write, fail, itself
+from spark_ckpt.protocol._json_codec import ABSENT, Codec, Unknown, Unreadable, Write, fail, itself
 
 CodecOf = Callable[[Any], Codec[Any]]
 """The codec of what is annotated so."""
@@ -132,7 +132,7 @@ def _object_writer(cls: Any, parts: Sequence[tuple[str, Write]]) -> Write:
 def _refuse_unknown(value: Mapping[str, Any], known: set[str]) -> None:
     for name in value:
         if name not in known:
-            bad = Unreadable("no such field (of a newer release?)", value[name])
+            bad = Unknown("no such field", value[name])
             bad.place.append(f".{name}")
             raise bad
 

@@ -1,7 +1,8 @@
 """The JSON form of records, events and offsets: one codec for all, made from the fields of a dataclass. Pure.
 
 ``write`` gives plain JSON values, ``read`` checks every field: its type, its range, that it is there and that no other
-is. What it refuses is a ``CorruptStorageError`` that names the record, the field, what was expected and what found.
+is. What it refuses is a ``CorruptStorageError`` that names the record, the field, what was expected and what found; of
+a field that is not known here, which a newer version wrote, a ``NewerFormatError``.
 
 =====================================  ================================================================
 annotation                             JSON
@@ -29,9 +30,10 @@ from dataclasses import MISSING, field, fields
 from typing import Annotated, Any, TypeVar
 
 from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
-from spark_ckpt.protocol._json_codec import ABSENT, Unreadable
+from spark_ckpt.protocol._json_codec import ABSENT, Unknown, Unreadable
 from spark_ckpt.protocol._json_dataclasses import ROWS
 from spark_ckpt.protocol._json_values import AsNumber, AtLeast, Choice, codec_of
+from spark_ckpt.protocol.file_format import newer
 
 T = TypeVar("T")
 
@@ -91,6 +93,8 @@ def read_as(kind: Any, value: Any, where: str) -> Any:
     except Unreadable as bad:
         place = "".join(reversed(bad.place)).removeprefix(".")
         found = "nothing" if bad.found is ABSENT else shown(bad.found)
+        if isinstance(bad, Unknown):
+            raise newer(where, f"it has {place!r}, which is not known here") from None
         inside = f" in {place!r}" if place else ""
         raise CorruptStorageError(
             f"{where}: expected {bad.expected}{inside}, found {found}; {RESTORE_ANOTHER}"

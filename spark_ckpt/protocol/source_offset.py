@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol import codec
 from spark_ckpt.protocol.codec import Count, later, optional
+from spark_ckpt.protocol.file_format import FIELD, require_known
 
 _CHECKSUM = "crc32"
 
@@ -60,6 +61,9 @@ class _Kept:
 
 codec.as_row(_Kept, shortest=2)
 
+FORMAT = 1
+"""Of an offset in Spark's log, which does not say it while it is 1."""
+
 
 @dataclass(frozen=True)
 class SourceOffset:
@@ -101,7 +105,10 @@ class SourceOffset:
 
     @classmethod
     def from_json(cls, value: Any, where: str = "source offset") -> SourceOffset:
-        return codec.read(cls, undamaged(value, where) if isinstance(value, dict) else value, where)
+        if isinstance(value, dict):
+            require_known(value.get(FIELD), FORMAT, where)
+            value = undamaged(value, where)
+        return codec.read(cls, value, where)
 
     def position(self) -> SourcePosition:
         """What a checkpoint remembers of it: enough for :func:`initial_offset` of a later location."""

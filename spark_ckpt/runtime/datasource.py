@@ -9,6 +9,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourc
 from pyspark.sql.types import StructType
 
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
+from spark_ckpt.jobs.state import StateFiles
+from spark_ckpt.runtime._state_rows import StateRows
 from spark_ckpt.runtime._worker_gc import freeze
 from spark_ckpt.runtime.delivered import DeliveredRows
 from spark_ckpt.runtime.operations import Operation
@@ -64,6 +66,11 @@ def sink_class_of(
 def delivered_class_of(name: str, url: str, storage: dict[str, Any], job: str, sink: str) -> type[DataSource]:
     """A class for ``spark.dataSource.register`` under ``name``, which reads what is delivered to one function."""
     return _made(name, DeliveredRows, {"url": url, "storage": storage, "job": job, "sink": sink})
+
+
+def state_class_of(name: str, files: StateFiles) -> type[DataSource]:
+    """A class for ``spark.dataSource.register`` under ``name``, which reads the state of an operator."""
+    return _made(name, StateRows, {"files": files})
 
 
 def _made(name: str, base: type[DataSource], facts: dict[str, Any]) -> type[DataSource]:

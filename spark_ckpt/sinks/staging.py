@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
+from spark_ckpt.protocol.file_format import FIELD, require_known
 from spark_ckpt.redaction import redact
 from spark_ckpt.sinks.base import SinkWriter, WriterContext
 from spark_ckpt.types import CommitPermit, Committable
@@ -35,6 +36,10 @@ def disk_errors(doing: str, secrets: Iterable[str] = ()) -> Iterator[None]:
         ) from None
 
 
+FORMAT = 1
+"""Of a built-in sink's committable, which does not say it while it is 1."""
+
+
 def encode(kind: str, **fields: Any) -> bytes:
     """A committable of sink kind ``kind``."""
     return json.dumps({"kind": kind, **fields}, sort_keys=True, separators=(",", ":")).encode()
@@ -43,6 +48,7 @@ def encode(kind: str, **fields: Any) -> bytes:
 def decode(kind: str, committable: Committable) -> dict[str, Any]:
     """Inverse of :func:`encode`. Raises ``CorruptStorageError`` if it is not one of ``kind``."""
     fields = decode_any(committable)
+    require_known(fields.get(FIELD), FORMAT, f"What sink {committable.sink!r} staged in epoch {committable.epoch}")
     if fields.get("kind") != kind:
         raise CorruptStorageError(
             f"sink '{committable.sink}', epoch {committable.epoch}: expected a committable of a '{kind}' sink, found "

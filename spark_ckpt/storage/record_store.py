@@ -17,6 +17,7 @@ from spark_ckpt.errors import (
     CorruptStorageError,
     StorageNotWritableError,
 )
+from spark_ckpt.protocol.file_format import FIELD, require_known
 from spark_ckpt.storage.create_if_absent import require_create_if_absent
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.job_paths import JOB_RECORD
@@ -42,6 +43,7 @@ class Exists:
 class RecordStore:
     """Records below one folder. Driver and executors; any number of processes at a time.
 
+    Each has its format; one of a newer version of this package raises ``NewerFormatError``, whatever is asked for.
     A record is complete or absent for every reader, also while it is written and after a crash. ``create`` has
     exactly one winner among concurrent callers. ``durable`` (default) makes a record survive a power loss before
     the call returns; it costs a sync to disk on a local file system and nothing on an object store.
@@ -152,7 +154,7 @@ def _checksum(body: Any) -> int:
 def encode_record(kind: str, body: Mapping[str, Any], writer: str) -> bytes:
     """A record as it is stored. ``writer`` tells who wrote it from all others."""
     text = json.dumps(body, separators=(",", ":"))
-    head = {"format": FORMAT, "kind": kind, "crc32": _checksum(json.loads(text)), "writer": writer}
+    head = {FIELD: FORMAT, "kind": kind, "crc32": _checksum(json.loads(text)), "writer": writer}
     return f'{json.dumps(head, separators=(",", ":"))[:-1]},"body":{text}}}'.encode()
 
 
@@ -163,8 +165,9 @@ def _decode(data: bytes, kind: str, shown: Callable[[], str]) -> dict[str, Any]:
         raise _corrupt(shown, "a JSON record", f"{len(data)} bytes that are not JSON") from None
     if not isinstance(record, dict) or not isinstance(record.get("body"), dict):
         raise _corrupt(shown, "a record with a body", f"JSON of another shape ({len(data)} bytes)")
-    if record.get("format") != FORMAT:
-        raise _corrupt(shown, f"format {FORMAT}", f"format {record.get('format')!r} (of a newer release?)")
+    require_known(record.get(FIELD), FORMAT, shown())
+    if record.get(FIELD) != FORMAT:
+        raise _corrupt(shown, f"format {FORMAT}", f"format {record.get(FIELD)!r}")
     if record.get("kind") != kind:
         raise _corrupt(shown, f"a record of kind {kind!r}", f"kind {record.get('kind')!r}")
     checksum = _checksum(record["body"])

@@ -37,8 +37,8 @@ def writing(name: Callable[[], str]) -> Iterator[None]:
         raise StorageNotWritableError(
             f"Cannot write {shown}: expected a folder this process may write,"
             f" found {type(error).__name__}: {getattr(error, 'strerror', None) or 'refused'}."
-            " Check that folder, its permissions, free space and storage options, and do it again: start the query, or"
-            " ask for the savepoint."
+            " Check spark.ckpt.dir, or the savepoint's path, its permissions, free space and storage options; then"
+            " start the query, or ask for the savepoint, again."
         ) from None
 
 

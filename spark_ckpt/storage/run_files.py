@@ -11,8 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError, InvalidInputError, ProtocolBugError
+from spark_ckpt.errors import (
+    RESTORE_ANOTHER,
+    CorruptStorageError,
+    InvalidInputError,
+    NewerFormatError,
+    ProtocolBugError,
+)
 from spark_ckpt.protocol.events import StateFile
+from spark_ckpt.protocol.file_format import require_known
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.filesystem import Folder, sync_folder
 from spark_ckpt.storage.retry import may_pass
@@ -28,7 +35,9 @@ ROW_GROUP_ROWS = 128 * 1024
 _WRITE_OPTIONS: dict[str, Any] = {"compression": "lz4", "use_dictionary": False, "write_page_checksum": True}
 
 
-_COLUMNS = "spark_ckpt.columns.crc32"
+_COLUMNS, _FORMAT_OF = "spark_ckpt.columns.crc32", "spark_ckpt.format"
+FORMAT = 1
+"""Of a state file; one that does not say it is of format 1."""
 
 
 def run_file_name(epoch: int, partition: int, content: str) -> str:
@@ -75,7 +84,7 @@ def write_run_file(
 def run_file_writer(sink: pa.NativeFile, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """Writes a state file's content. Pages carry checksums of their own; columns get one in the footer."""
     with pq.ParquetWriter(sink, schema.remove_metadata(), **_WRITE_OPTIONS) as writer:
-        writer.add_key_value_metadata({_COLUMNS: _column_checksum(schema)})
+        writer.add_key_value_metadata({_COLUMNS: _column_checksum(schema), _FORMAT_OF: str(FORMAT)})
         yield writer
 
 
@@ -106,7 +115,10 @@ def open_run_file(folder: Folder, name: str) -> pq.ParquetFile:
 
     try:
         file = folder.retry.call(opened)
+        require_known(_format_of(file), FORMAT, f"State file {folder.shown(name)}")
         _check_footer(file)
+    except NewerFormatError:
+        raise
     except Exception as error:  # noqa: BLE001 - clients of object stores raise anything
         raise _unreadable(folder, name, error) from None
     return file
@@ -119,6 +131,11 @@ def read_row_group(folder: Folder, name: str, file: pq.ParquetFile, index: int) 
     except Exception as error:  # noqa: BLE001 - clients of object stores raise anything
         raise _unreadable(folder, name, error) from None
     return table.replace_schema_metadata(None)
+
+
+def _format_of(file: pq.ParquetFile) -> int:
+    said = (file.metadata.metadata or {}).get(_FORMAT_OF.encode(), b"1").decode(errors="replace")
+    return int(said) if said.isdigit() else 0
 
 
 def _check_footer(file: pq.ParquetFile) -> None:

@@ -9,7 +9,7 @@ from threading import Barrier, Event
 
 import pytest
 
-from spark_ckpt.errors import CorruptStorageError, StorageNotWritableError
+from spark_ckpt.errors import CorruptStorageError, NewerFormatError, StorageNotWritableError
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.job_paths import JOB_RECORD
 from spark_ckpt.storage.record_store import Created, Exists, RecordStore
@@ -76,7 +76,7 @@ class RecordStoreConformance:
             pytest.param(lambda _: b"", id="empty"),
             pytest.param(lambda data: b"\xff\xfe" + data, id="not text"),
             pytest.param(lambda data: data.replace(b"1234", b"1235"), id="changed value"),
-            pytest.param(lambda data: data.replace(b'"format":1', b'"format":99'), id="other format"),
+            pytest.param(lambda data: data.replace(b'"format":1', b'"format":0'), id="other format"),
             pytest.param(lambda _: json.dumps([1]).encode(), id="other shape"),
         ],
     )
@@ -90,6 +90,13 @@ class RecordStoreConformance:
             store.read("f/a.json", "thing")
         with pytest.raises(CorruptStorageError):
             store.create("f/a.json", "thing", {})
+
+    def test_a_record_of_a_newer_format_is_refused_by_its_number(self, store: RecordStore) -> None:
+        store.create("a.json", "thing", {})
+        folder = Folder(store.url, store.storage_options)
+        folder.replace("a.json", (folder.read("a.json") or b"").replace(b'"format":1', b'"format":99'))
+        with pytest.raises(NewerFormatError, match=r"a\.json was written by a newer version .*its format is 99"):
+            store.read("a.json", "thing")
 
     def test_a_record_of_another_kind_is_not_taken_for_this_one(self, store: RecordStore) -> None:
         store.create("a.json", "thing", {})

@@ -77,6 +77,23 @@ def test_a_restore_reads_the_manifest_and_opens_state_only_when_a_key_is_touched
         (hidden / file.name).rename(file)
 
 
+def looks_the_same(spark: SparkSession, ckpt: Any, job: spark_ckpt.Job, uid: str) -> None:
+    """As a DataFrame, by SQL, as Arrow, by key, and to a Delta reader, deletion vectors and removed keys included."""
+    url, version = job.state_table(uid)
+    delta = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(url, version=version))
+    wanted = pa.table(delta.execute("SELECT * FROM t").read_all()).drop(["_key_hash", "_key_group"])
+    state = ckpt.state(uid, job=job.name)
+    state.createOrReplaceTempView("state_of_it")
+    shown = spark.sql("SELECT * FROM state_of_it")
+    assert shown.columns == wanted.column_names
+    rows = sorted((tuple(r.values()) for r in wanted.to_pylist()), key=repr)
+    assert sorted((tuple(r) for r in shown.collect()), key=repr) == rows
+    assert sorted((tuple(r.values()) for r in state.arrow().to_pylist()), key=repr) == rows
+    by_key = [r for k in {r[0] for r in rows} for r in state.get(k)]
+    assert sorted((tuple(r.values()) for r in by_key), key=repr) == rows
+    assert state.get("no such key") == []
+
+
 @pytest.mark.smoke
 def test_distinct_values_are_a_table_of_their_own_and_go_where_the_counts_go(
     spark: SparkSession, ckpt: Any, source: Input, job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -104,6 +121,8 @@ def test_distinct_values_are_a_table_of_their_own_and_go_where_the_counts_go(
     assert [tuple(row.values()) for row in found.to_pylist()] == [
         ("a", 1), ("a", 2), ("a", 3), ("b", 10), ("b", 11), ("c", 100), (None, 3),
     ]  # fmt: skip
+    looks_the_same(spark, spark_ckpt.enable(spark), done, "seen.amounts")
+    looks_the_same(spark, spark_ckpt.enable(spark), done, "seen")
     done.gc()
     assert done.verify() == []
     source.add(("c", 100), ("d", 5))
@@ -242,7 +261,7 @@ def test_stop_with_savepoint_processes_nothing_behind_its_barrier(
 def test_a_savepoint_into_a_used_folder_is_refused_and_the_job_goes_on(
     ckpt: Any, source: Input, job: Job, tmp_path: Path
 ) -> None:
-    nightly = {"savepoint.every": "1d", "savepoint.dir": str(tmp_path / "nightly")}
+    nightly = {"savepoint.every": "1d", "savepoint.dir": str(tmp_path / "nightly"), "initialDelay": "0s"}
     query = job.start(totals(source, ckpt), "k", now=False, **nightly)
     target = str(tmp_path / "taken")
     query.savepoint(target)

@@ -14,6 +14,9 @@ from spark_ckpt.state.lsm._memtable import Memtable
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun
 
+FORMAT = 1
+"""Of what Spark's state store keeps, which does not say it while it is 1: it is written with every batch."""
+
 
 def groups_to_json(groups: KeyRange) -> list[int]:
     return [groups.first, groups.end, groups.total]

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from spark_ckpt.errors import CorruptStorageError, ProtocolBugError
 from spark_ckpt.protocol.events import GroupManifest
+from spark_ckpt.protocol.file_format import FIELD, require_known
 from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.ipc import Rows, conform, int64_view, no_columns, one_batch
 from spark_ckpt.state.keys.keys import Hashes, Mask
@@ -34,6 +35,7 @@ from spark_ckpt.state.lsm._manifests import joined, layered, sliced
 from spark_ckpt.state.lsm._memtable import Memtable
 from spark_ckpt.state.lsm._scan import everything, sample, scan, sizes
 from spark_ckpt.state.lsm._sealed import (
+    FORMAT,
     groups_to_json,
     levels_from_json,
     levels_to_json,
@@ -84,6 +86,7 @@ class KeyedState:
         if meta is None:
             return state
         meta = json.loads(meta) if isinstance(meta, bytes | str) else meta
+        require_known(meta.get(FIELD), FORMAT, "what Spark's state store keeps of this state")
         refuse_other_layout(meta, layout, carried is not None)
         refuse_other_groups(meta["groups"], groups)
         state._keys = numbers_from_json(meta["keys"])

@@ -1,0 +1,65 @@
+"""``ckpt.state(uid)``: the state of an operator as a DataFrame, too. Driver."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from spark_ckpt.errors import ConfigError
+from spark_ckpt.jobs.state import State
+from spark_ckpt.runtime.datasource import state_class_of
+from spark_ckpt.storage.filesystem import Folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from spark_ckpt.config import JobConfig
+
+
+class CkptState(State):
+    """The state of an operator at a checkpoint, for the session that asked: all of :class:`spark_ckpt.State`, and
+    DataFrames. Nothing is read until a method asks for it."""
+
+    _spark: Any
+
+    @classmethod
+    def of(cls, state: State, spark: Any) -> CkptState:
+        """``state``, with DataFrames of the session ``spark``."""
+        found = cls(state._store, state._record, state.uid, state._at)
+        found._spark = spark
+        return found
+
+    def df(self) -> DataFrame:
+        """All rows as a batch DataFrame, by the operator's names and types: a partition a file, read by the executors.
+
+        They are read when the DataFrame is used, so the checkpoint must be retained until then. Delta Lake is not
+        needed::
+
+            ckpt.state("totals", checkpoint=7).df().orderBy(F.desc("total")).show()
+        """
+        name = f"ckpt_state_{uuid.uuid4().hex}"
+        self._spark.dataSource.register(state_class_of(name, self.files()))
+        schema = StructType.fromJson(self.spark_schema())
+        found: DataFrame = self._spark.read.format(name).schema(schema).load()
+        return found
+
+    def diff_df(self, before: int, after: int) -> DataFrame:
+        """:meth:`diff` of checkpoints ``before`` and ``after`` as a DataFrame."""
+        found: DataFrame = self._spark.createDataFrame(self.diff(before, after))
+        return found
+
+    def createOrReplaceTempView(self, name: str) -> None:
+        """:meth:`df` as the temporary view ``name``, for SQL."""
+        self.df().createOrReplaceTempView(name)
+
+
+def job_name(config: JobConfig, given: str | None) -> str:
+    """``given``, or ``spark.ckpt.job``, or the only job there is. Raises ``ConfigError`` if there are others."""
+    if given is not None or config.job is not None:
+        return str(given or config.job)
+    jobs = Folder(config.dir, config.storage_options()).folders()
+    if len(jobs) != 1:
+        raise ConfigError(f"expected job=..., one of {jobs}, whose state it is; found none")
+    return jobs[0]

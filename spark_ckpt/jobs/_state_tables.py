@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.protocol.migration import restored_table
+from spark_ckpt.protocol.migration import Add, Migration, restored_table
 from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.protocol.recovery import RestoreFrom, StartFresh
 from spark_ckpt.protocol.startup import Started
+from spark_ckpt.state.lsm.stored_form import constant
 from spark_ckpt.storage.manifest import read_manifest
 from spark_ckpt.storage.state_table import StateTable
+
+
+def check_constants(tables: Mapping[str, pa.Schema], migrations: Sequence[Migration]) -> None:
+    """Driver, at start, ahead of everything. Raises ``InvalidInputError`` for one that its column cannot have."""
+    for step in migrations:
+        if not isinstance(step, Add):
+            continue
+        mine = [schema for table, schema in tables.items() if f"{table}.".startswith(f"{step.table}.")]
+        for kind in (schema.field(step.column).type for schema in mine if step.column in schema.names):
+            try:
+                constant(step.value, kind)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise InvalidInputError(
+                    f"migrate({step.table!r}).add({step.column!r}, ...): expected a value of {kind}, found a "
+                    f"{type(step.value).__name__} that is none; give one"
+                ) from error
 
 
 def ensure_tables(records: JobRecords, job: str, tables: Mapping[str, pa.Schema], started: Started) -> None:

@@ -22,7 +22,7 @@ from spark_ckpt.jobs._said_at_start import say_where
 from spark_ckpt.jobs._savepoints import import_savepoint
 from spark_ckpt.jobs._settings import tell_changes
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
-from spark_ckpt.jobs._state_tables import ensure_tables, stands_at
+from spark_ckpt.jobs._state_tables import check_constants, ensure_tables, stands_at
 from spark_ckpt.jobs.drained import drained_before
 from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
 from spark_ckpt.jobs.records import JobRecords
@@ -119,6 +119,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         load_hooks(plan.config.hooks)
     records = JobRecords(job_url(plan.config, plan.job), plan.config)
     records.store.check_writable(plan.job)
+    check_constants(plan.tables, plan.migrations)
     validate_sinks(plan.sinks, sink_place(plan.config, plan.job), plan.output)
     restore = _restore_option(records, plan)
     io = JobIO(

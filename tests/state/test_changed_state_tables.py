@@ -13,6 +13,8 @@ import pytest
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.jobs._state_tables import check_constants
+from spark_ckpt.protocol.migration import Add
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction
 from spark_ckpt.state.functions.base import StateFunction
@@ -83,6 +85,13 @@ def test_a_column_that_comes_is_null_or_what_a_migration_says_and_the_others_go_
     assert halves(total(), now) == {k: {**v, "note": None} for k, v in sums().items()}
     told = halves(total(), now, "ckpt.migrate('u').add('note', 'EUR')")
     assert told == {k: {**v, "note": None if k == "d" else "EUR"} for k, v in sums().items()}
+
+
+def test_a_constant_that_its_column_cannot_have_is_refused_ahead_of_the_start() -> None:
+    tables = {"u": pa.schema([("n", LONG)]), "u.values": pa.schema([("n", pa.decimal128(9, 2))]), "us": KEY}
+    check_constants(tables, [Add("u", "n", 1), Add("u.values", "n", "1.25"), Add("u", "other", "x")])
+    with pytest.raises(InvalidInputError, match=r"add\('n', ...\): expected a value of int64, found a str"):
+        check_constants(tables, [Add("u", "n", "x")])
 
 
 def test_a_column_that_goes_is_forgotten_and_comes_back_empty() -> None:

@@ -89,8 +89,15 @@ class StoredForm:
         """``known``: the name in ``rows`` -> the column it is."""
         there = [name for name in rows.schema.names if name in known]
         named = rows.select(there).rename_columns([known[name] for name in there])
-        starts = {name: pa.scalar(value) for name, value in self.starts.items()}
+        kinds = self.layout.stored_schema
+        starts = {name: constant(value, kinds.field(name).type) for name, value in self.starts.items()}
         return completed(named, self.layout.stored_schema, {**self.begins(), **starts}, self.older, self.lenient)
+
+
+def constant(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """What a migration adds, as a column of this type has it. Raises Arrow's errors for one that it cannot have."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and pa.types.is_decimal(kind)
+    return pa.scalar(str(value) if whole else value).cast(kind)
 
 
 def completed(

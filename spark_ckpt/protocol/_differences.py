@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spark_ckpt.protocol._state_types import castable, columns_of, lost_fields, same_hash, sql_type, widens
+from spark_ckpt.protocol._state_types import castable, columns_of, fields_gone, lost_fields, same_hash, sql_type, widens
 
 Facts = Mapping[str, Any]
 """What a topology records of a state table; see :class:`spark_ckpt.protocol.records.Topology`."""
@@ -227,7 +227,7 @@ def questions(table: str, was: Facts, now: Facts) -> list[Difference]:
             )
             if old is not None:
                 found.append(_question(table, old, new))
-    return found + _nested_questions(table, was, now)
+    return found + _nested_questions(table, was, now) + _come_back(was, now)
 
 
 def settled_in(part: Part, settled: Collection[str]) -> bool:
@@ -253,6 +253,18 @@ def _nested_questions(table: str, was: Facts, now: Facts) -> list[Difference]:
         )
         for old, new in lost
         if new not in was.get(SETTLED, ()) and old not in was.get("older", {}).get(new, ())
+    ]
+
+
+def _come_back(was: Facts, now: Facts) -> list[Difference]:
+    """A struct's field has no other name in files, so one that comes back would have what it had in some rows."""
+    then, here = types_of(was), types_of(now)
+    came = set[str]().union(*(fields_gone(here[c], then[c], c) for c in then if c in here))
+    return [
+        Difference(
+            f"field {path!r} was in it before, and rows that were not written since have it still: choose another name"
+        )
+        for path in sorted(came & {*was.get("gone", ())})
     ]
 
 

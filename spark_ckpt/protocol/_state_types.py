@@ -119,6 +119,19 @@ def _lost(was: Kind, now: Kind, at: str) -> list[tuple[str, str]]:
     return found
 
 
+def fields_gone(was: str, now: str, at: str) -> set[str]:
+    """The paths of struct fields that are not there any more, of the column ``at``."""
+    return _gone(kind_of(was), kind_of(now), at)
+
+
+def _gone(was: Kind, now: Kind, at: str) -> set[str]:
+    if isinstance(was, str) or isinstance(now, str):
+        return set()
+    here = dict(now.parts)
+    found = {f"{at}.{name}" for name, _ in was.parts if name not in here}
+    return found.union(*(_gone(kind, here[name], f"{at}.{name}") for name, kind in was.parts if name in here))
+
+
 def matched(gone: Iterable[str], came: Iterable[str], fits: Callable[[str, str], bool]) -> list[tuple[str, str]]:
     """Each of ``came`` that could be one of ``gone``, with the first of those that no other took."""
     left, found = list(gone), []

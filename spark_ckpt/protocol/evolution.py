@@ -29,7 +29,7 @@ from spark_ckpt.protocol._differences import (
     parts_of,
     types_of,
 )
-from spark_ckpt.protocol._state_types import matched
+from spark_ckpt.protocol._state_types import fields_gone, matched
 from spark_ckpt.protocol.records import Topology
 
 FAMILY_OF = "family_of"
@@ -130,7 +130,7 @@ def _written(was: Facts, now: Facts) -> dict[str, Any]:
     then, here = [*keys_of(was), *types_of(was)], [*keys_of(now), *types_of(now)]
     before, recast = was.get("stored", {}), was.get(RECAST, ())
     stored = {c: before.get(c, c) for c in then if c in here and c not in recast}
-    gone = {*was.get("gone", ()), *(before.get(c, c) for c in then if c not in stored)}
+    gone = {*was.get("gone", ()), *(before.get(c, c) for c in then if c not in stored), *_fields_gone(was, now)}
     older = {path: names for path, names in was.get("older", {}).items() if _column(path, here) in stored}
     for column in here:
         if column not in stored:
@@ -143,6 +143,11 @@ def _written(was: Facts, now: Facts) -> dict[str, Any]:
     retyped = {*was.get("retyped", ()), *_retyped(was, now)} & {c for c in stored if c in here}
     told = {"stored": names, "gone": sorted(gone), "older": older, "retyped": sorted(retyped), "starts": starts}
     return {**told, "lenient": [c for c in was.get("lenient", ()) if c in older]}
+
+
+def _fields_gone(was: Facts, now: Facts) -> set[str]:
+    then, here = types_of(was), types_of(now)
+    return set[str]().union(*(fields_gone(then[c], here[c], c) for c in then if c in here))
 
 
 def _retyped(was: Facts, now: Facts) -> set[str]:

@@ -244,7 +244,8 @@ def _field_renamed(step: Rename, was: Facts) -> Facts:
     older = was.get("older", {})
     if step.old in older.get(step.new, ()):
         return was
-    return {**was, "older": {**older, step.new: [step.old, *older.get(step.old, ())]}}
+    gone = sorted({*was.get("gone", ()), step.old})
+    return {**was, "gone": gone, "older": {**older, step.new: [step.old, *older.get(step.old, ())]}}
 
 
 def _as_part(was: Facts, now: Facts, old: Part, part: Part) -> Facts:

@@ -179,6 +179,24 @@ def test_another_name_of_a_field_is_a_question_and_both_lines_hold() -> None:
         assert query.rows(table([("a", 9)])) == [{"k": "a", "p": {"lon": wanted, "y": 0}}]
 
 
+def test_a_field_of_a_struct_does_not_come_back_with_what_some_rows_still_have() -> None:
+    def point(*fields: str) -> StateFunction:
+        kinds = pa.schema([("p", pa.struct([(f, LONG) for f in fields])), ("n", LONG)])
+        return kept(kinds, lambda row, v: {"p": dict.fromkeys(fields, v)})
+
+    query = Changing(point("x", "y"))
+    query.rows(table(ROWS[:1]))
+    query.change(point("y"))
+    with pytest.raises(TopologyError, match=r"field 'p.x' was in it before.*choose another name"):
+        query.change(point("x", "y"))
+    query.change(point("z", "y"))
+    renamed = Changing(point("x", "y"))
+    renamed.write("ckpt.migrate('u').rename('p.x', 'p.lon')")
+    renamed.change(point("lon", "y"))
+    with pytest.raises(TopologyError, match=r"field 'p.x' was in it before"):
+        renamed.change(point("lon", "x", "y"))
+
+
 def test_a_type_that_may_not_hold_the_values_is_cast_where_the_query_says_so() -> None:
     text = total(kind=pa.string())
     for which, wanted in (("cast", 7), ("begin_empty", 4)):

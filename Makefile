@@ -34,7 +34,7 @@ unit:  ## only the tests that need no Spark
 simulate:  ## the seeded simulation: make simulate SEEDS=100000, or SEED=17 to replay one
 	@$(DEV) python -m spark_ckpt.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
-explore:  ## every interleaving of small jobs, with a crash anywhere; minutes
+explore:  ## every interleaving of small jobs, with a crash anywhere; hours
 	@$(DEV) python -m spark_ckpt.testing.explore
 
 mutants:  ## break one rule at a time, in any room; a test must notice. ONLY=text for some

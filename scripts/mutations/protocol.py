@@ -281,9 +281,7 @@ MUTATIONS = (
     ),
     Mutation(_COORD, "the newest stays", "*ids[-1:], *pins}", "*pins}"),
     # --- draining
-    Mutation(
-        _VIEW, "a drain freezes every generation", "if start.drain is not None:\n        return True", "if False:"
-    ),
+    Mutation(_VIEW, "a drain freezes every generation", "if start.drain is not None:\n        return True", "pass"),
     Mutation(_VIEW, "a drained job is not looked at", "if start.drain is None and is_frozen(", "if is_frozen("),
     Mutation(
         _VIEW, "a drain is taken up whoever triggered it", "trigger.deadline_ms, trigger.drain", "trigger.deadline_ms"

@@ -36,8 +36,14 @@ MUTATIONS = (
     Mutation(
         _IO,
         "files that a checkpoint names stay",
-        "found = (n for n in table.folder.names() if n not in keep)",
-        "found = iter(table.folder.names())",
+        "found = (n for n in there[uid] if n not in keep)",
+        "found = iter(there[uid])",
+    ),
+    Mutation(
+        _IO,
+        "what a successor wrote stays",
+        "if self._ReadNewestGeneration(st.ReadNewestGeneration()) > self._generation:",
+        "if False:",
     ),
     Mutation(_IO, "files of newer epochs stay", 'n.endswith(".bin") or _epoch_of(n) <= step.up_to]', "True]"),
     Mutation(

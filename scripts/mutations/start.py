@@ -93,15 +93,27 @@ MUTATIONS = (
     ),
     Mutation(
         _RECOVERY,
-        "the newest origin says where the job stands",
-        "return sorted({*active, *restored}, reverse=True)",
-        "return sorted({*active, *restored})",
+        "the origin chosen last says where the job stands",
+        "return sorted(chosen, key=lambda o: chosen[o], reverse=True)",
+        "return sorted(chosen, key=lambda o: chosen[o])",
+    ),
+    Mutation(
+        _RECOVERY,
+        "a fenced start's late decision is not the last one",
+        "return sorted(chosen, key=lambda o: chosen[o], reverse=True)",
+        "return sorted(chosen, reverse=True)",
+    ),
+    Mutation(
+        _RECOVERY,
+        "a fenced start's late decision takes the job nowhere",
+        "        if g.generation > here.generation\n        and (",
+        "        if (",
     ),
     Mutation(
         _RECOVERY,
         "a restored origin that did nothing counts",
-        "return sorted({*active, *restored}, reverse=True)",
-        "return sorted(active, reverse=True)",
+        "default=o) for o in active + restored}",
+        "default=o) for o in active}",
     ),
     Mutation(
         _RECOVERY,
@@ -261,7 +273,7 @@ MUTATIONS = (
     ),
     # --- lost barriers
     Mutation(_LOST, "an acknowledgement that is missing is a loss", "    if source not in acks:\n", "    if False:\n"),
-    Mutation(_LOST, "others' acknowledgements may be on their way", "elif set(sources) <= acks:", "else:"),
+    Mutation(_LOST, "others' acknowledgements may be on their way", "elif set(sources) <= acks:", "elif True:"),
     Mutation(
         _LOST,
         "what others lost before is given up",

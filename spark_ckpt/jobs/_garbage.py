@@ -36,10 +36,11 @@ class GarbageCollector:
         self._require_sound()
         removed: list[str] = []
         done = self.records.completions()
+        # First records, then what they name: stopped between the two, the next collection finds what nobody names.
+        keep, known_as = self._records(removed), identity(self.job, self.records.life())
         for uid in self._folders(self.records.paths.states):
             removed += self._table(uid, done, min_age_s)
         removed += self._manifests(done)
-        keep, known_as = self._records(removed), identity(self.job, self.records.life())
         oldest = CheckpointId(min((c.checkpoint for c in done), default=self.records.newest_id() + 1))
         for spec in sinks:
             sink = spec.make(sink_place(self.config, self.job))

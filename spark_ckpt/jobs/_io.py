@@ -292,10 +292,13 @@ class JobIO:
                 except CorruptStorageError as damage:
                     report(damage)
                     return  # what it names cannot be told from garbage; files are collected again when it is dropped
+        there = {uid: self.table(uid).folder.names() for uid in named}
+        if self._ReadNewestGeneration(st.ReadNewestGeneration()) > self._generation:
+            return  # a newer driver may have written some of them. What was listed before it came is none of its files
         for uid, manifests in named.items():
             table = self.table(uid)
             keep = set().union(*(m.files for m in manifests)) | named_files(table.head().content)
-            found = (n for n in table.folder.names() if n not in keep)
+            found = (n for n in there[uid] if n not in keep)
             collected = [n for n in found if n.endswith(".bin") or _epoch_of(n) <= step.up_to]
             table.remove(collected)
             # Stopped here: what is cached of them goes when its machine's processes tidy up.

@@ -13,7 +13,7 @@ empty, ``restore=<id>``         restore that one
 empty, ``restore=none``         start fresh: the user says so
 ==============================  =========================================================================
 
-The *current line*: origins form a chain (each was restored from a checkpoint of an earlier one). The newest origin
+The *current line*: origins form a chain (each was restored from a checkpoint of an earlier one). The origin chosen last
 says where the job stands: at its own newest checkpoint, or else where it began. That it did nothing yet changes nothing
 if it was restored: its decision is written, and what older origins had open is given up. One that began fresh and did
 nothing counts only if there is nothing to go on from.
@@ -117,11 +117,12 @@ def _last_to_run(facts: StartFacts, here: list[GenerationRecord], first: Generat
 
 def _moved_on(facts: StartFacts, here: GenerationRecord) -> Refuse | None:
     """Another location took over, or began to and may still: an undecided claim counts, its owner may be alive."""
+    # A start before ``here`` that took it elsewhere was seen by ``here``, or fenced before it did anything there.
     newer = [
         g
         for g in facts.generations
-        if g.origin > here.origin
-        or (g.origin == UNDECIDED and g.generation > here.generation and g.spark_location != facts.location.path)
+        if g.generation > here.generation
+        and (g.origin > here.origin or (g.origin == UNDECIDED and g.spark_location != facts.location.path))
     ]
     if not newer:
         return None
@@ -202,11 +203,16 @@ def _line(facts: StartFacts) -> CompletionRecord | Refuse | None:
 
 
 def _origins(facts: StartFacts) -> list[int]:
-    """Those that say where the job stands, newest first: they did something, or were restored from what is there."""
+    """Those that say where the job stands, newest first: they did something, or were restored from what is there.
+
+    The newest is the one that was chosen last. A start that was halted may record its own when a newer one has gone on
+    with an older origin: it is fenced then, and did nothing.
+    """
     active = active_origins(facts.damage, facts.batches, facts.completions)
     there = {c.checkpoint for c in facts.completions}
-    restored = {g.origin for g in facts.generations if g.origin > 0 and g.restored_from in there}
-    return sorted({*active, *restored}, reverse=True)
+    restored = [g.origin for g in facts.generations if g.origin > 0 and g.restored_from in there]
+    chosen = {o: max((g.generation for g in facts.generations if g.origin == o), default=o) for o in active + restored}
+    return sorted(chosen, key=lambda o: chosen[o], reverse=True)
 
 
 def _end_of_line(facts: StartFacts, origin: int) -> CompletionRecord | Refuse | None:

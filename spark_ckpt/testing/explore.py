@@ -9,22 +9,23 @@ the job can come to its end, and at every end the rows and the state are those o
 
 from __future__ import annotations
 
+import argparse
 import pickle
 import sys
 import time
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_ckpt.errors import CheckpointFailedError
+from spark_ckpt.errors import CheckpointFailedError, RefusedError
 from spark_ckpt.protocol.aligner import EXACTLY_ONCE
 from spark_ckpt.protocol.coordinator import TriggerPolicy
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.source_view import LOOK_MS
 from spark_ckpt.testing.simulation.checks import check_end
 from spark_ckpt.testing.simulation.choices import Choices
-from spark_ckpt.testing.simulation.durable import Location, SimulationError
+from spark_ckpt.testing.simulation.durable import Location, SimulationError, Visible
 from spark_ckpt.testing.simulation.explore_state import LATER_MS, fingerprint
 from spark_ckpt.testing.simulation.processes import Crash
 from spark_ckpt.testing.simulation.query import FINISHED, Query
@@ -51,6 +52,8 @@ class Bounds:
     late: int = 0
     fine: bool = False
     """The process stops between any two changes of the disk, and not only between two steps."""
+    refused: Visible | None = None
+    """A row that the last sink's target refuses. After the refusal the query is started with a filter that drops it."""
     sabotage: str = ""
 
 
@@ -73,6 +76,8 @@ class ExploredWorld(World):
         self.late_left = bounds.late
         self.durable = _FINE if bounds.fine else _STEPS
         self.sabotage = bounds.sabotage
+        if bounds.refused is not None:
+            self.sink.refused_rows[bounds.sinks[-1]] = bounds.refused
 
     def point(self, what: str, subject: Any = "") -> None:
         if self._quiet:
@@ -197,23 +202,30 @@ def _lived(state: State) -> str | None:
 def _step(state: State) -> str | None:
     """One start, or one look for a new batch with all that follows from it."""
     world = state.world
-    if state.query is None:
-        location = world.locations.setdefault(state.location, Location(state.location, world.disk))
-        state.query = Query(world, state.scenario, location, available_now=True)
-        try:
-            state.query.begin()
-        finally:
-            world.now_ms = max(world.now_ms, LATER_MS)  # the first generation's number is no moment from here on
-        return None
-    world.now_ms += LOOK_MS * world.rng.randint(0, 1)  # a follower that looked a moment ago does not look again
-    if world.late_left and world.rng.randint(0, 1):
-        world.late_left -= 1
-        world.now_ms += 2 * TIMEOUT_MS
     try:
+        if state.query is None:
+            _started(state)
+            return None
+        world.now_ms += LOOK_MS * world.rng.randint(0, 1)  # a follower that looked a moment ago does not look again
+        if world.late_left and world.rng.randint(0, 1):
+            world.late_left -= 1
+            world.now_ms += 2 * TIMEOUT_MS
         return state.query.poll()
-    except CheckpointFailedError as e:
+    except (CheckpointFailedError, RefusedError) as e:
         world.log("== ended", repr(e))
+        if isinstance(e, RefusedError):
+            world.filtered = next(iter(world.sink.refused_rows.values()))
         raise Crash from e
+
+
+def _started(state: State) -> None:
+    world = state.world
+    location = world.locations.setdefault(state.location, Location(state.location, world.disk))
+    state.query = Query(world, state.scenario, location, available_now=True)
+    try:
+        state.query.begin()
+    finally:
+        world.now_ms = max(world.now_ms, LATER_MS)  # the first generation's number is no moment from here on
 
 
 def _thawed(frozen: bytes) -> State:
@@ -248,6 +260,7 @@ def scenario_of(bounds: Bounds) -> Scenario:
         operators["y"] = ("x",)
     ends = (list(operators)[-1],) if operators else names
     facts = {uid: {"state": "count long", "keys": "key long"} for uid in operators}
+    missing = Counter({bounds.refused: -1} if bounds.refused else {})
     return Scenario(
         key_groups=bounds.key_groups,
         sources=placed(sources, operators),
@@ -274,6 +287,7 @@ def scenario_of(bounds: Bounds) -> Scenario:
         faults=0,
         slow=0,
         sabotage=bounds.sabotage,
+        off=defaultdict(Counter, {sink: Counter(missing) for sink in bounds.sinks}),
     )
 
 
@@ -289,12 +303,17 @@ BOUNDS = (
     Bounds(operators=2, sinks=("append", "merge")),
     Bounds(rows=(2, 2), max_concurrent=2),
     Bounds(rows=(1, 0), key_groups=1, fine=True),
+    Bounds(sinks=("append", "merge"), refused=("x", 0, 1)),
+    Bounds(rows=(2, 1), max_concurrent=2, refused=("x", 0, 2)),
+    Bounds(rows=(1, 0), key_groups=1, fine=True, refused=("x", 0, 1)),
 )
 
 
 def main() -> None:
-    """``python -m spark_ckpt.testing.explore``: all of :data:`BOUNDS`, minutes."""
-    for bounds in BOUNDS:
+    """``python -m spark_ckpt.testing.explore``: all of :data:`BOUNDS`, an hour; or some, by number."""
+    parser = argparse.ArgumentParser(prog="python -m spark_ckpt.testing.explore", description=main.__doc__)
+    parser.add_argument("number", type=int, nargs="*", help=f"which of the jobs, 0 to {len(BOUNDS) - 1}")
+    for bounds in (BOUNDS[i] for i in parser.parse_args().number or range(len(BOUNDS))):
         begin_s = time.monotonic()
         found = explore(bounds)
         sys.stdout.write(f"{bounds}\n    {found} in {time.monotonic() - begin_s:.0f} s\n")

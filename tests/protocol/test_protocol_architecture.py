@@ -263,15 +263,16 @@ def test_one_clock_says_what_time_it_is():
         assert not asked or path.name == "clock.py", path
 
 
-def test_every_mutation_finds_the_text_of_its_rule():
+def test_every_mutation_finds_the_text_of_its_rule_and_leaves_python():
     scripts = Path(__file__).resolve().parents[2] / "scripts"
-    listing = "from mutations import MUTATIONS; print([(m.file, m.rule, m.old) for m in MUTATIONS])"
+    listing = "from mutations import MUTATIONS; print([(m.file, m.rule, m.old, m.new) for m in MUTATIONS])"
     done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, cwd=scripts, check=True)
     mutations = ast.literal_eval(done.stdout)
     assert len(mutations) > 200
-    for file, rule, old in mutations:
-        found = (ROOT / file).read_text().count(old)
-        assert found == 1, f"{file}, {rule!r}: found {found} times"
+    for file, rule, old, new in mutations:
+        source = (ROOT / file).read_text()
+        assert source.count(old) == 1, f"{file}, {rule!r}: found {source.count(old)} times"
+        compile(source.replace(old, new), f"{file}, {rule!r}", "exec")  # or any test would notice
 
 
 @pytest.mark.parametrize(("table", "most"), [("flink-scenarios.md", 100), ("spark-scenarios.md", 20)])

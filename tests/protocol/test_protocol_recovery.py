@@ -110,6 +110,17 @@ def test_what_nobody_will_commit_is_aborted():
     assert (decision.abort_triggers, decision.drop_origins) == ((4, 5), (1, 2))
 
 
+def test_a_decision_that_a_fenced_start_records_late_changes_nothing():
+    """Generation 2 decided to restore, and was halted; 3 went on with origin 1, and knew nothing of that."""
+    late = (generation(1), generation(2, location="file:/other", restored_from=1), generation(3, origin=1))
+    here = decide_start(facts(generations=late, location=HERE))
+    assert isinstance(here, GoOn)
+    assert here.origin == 1
+    empty = decide_start(facts(generations=late))
+    assert isinstance(empty, RestoreFrom)
+    assert empty.checkpoint.checkpoint == 3
+
+
 def test_the_newest_origin_that_did_anything_says_where_the_job_stands():
     """Rewound to 1, then stopped before its first checkpoint: 3 belongs to a line that was left."""
     rewound = generation(2, location="file:/other", restored_from=1)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_ckpt import faults
 from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.protocol.records import LOST, AbortedRecord
 from spark_ckpt.storage.job_paths import batch_of
 from tests.storage.whole_job import WholeJob, finished
 
@@ -108,6 +110,40 @@ def test_batches_that_a_rollback_dropped_are_not_missed(root: Path) -> None:
     job.start(str(job.job.completed()[0].checkpoint), "another")
     assert job.job.records.store.names("batches") == []
     job.job.gc()
+
+
+def test_one_gc_removes_what_only_records_name_that_it_removes(root: Path) -> None:
+    """A rollback could not drop the batch records of the origin that it left; one has an aborted checkpoint's state."""
+    job = WholeJob(root)
+    job.start()
+    k = job._trigger()
+    job.records.abort(AbortedRecord(k, LOST, "for a test", 0, job.run.generation))
+    job._replay({"position": job.position + 1, "barrier": k})
+    left = {path: path.read_bytes() for path in (job.folder / "batches").iterdir()}
+    job.start(str(job.job.completed()[0].checkpoint), "another")
+    job.step(True)
+    for path, record in left.items():
+        path.write_bytes(record)
+    removed = job.job.gc()
+    assert any(name.startswith(f"state/counts/e{k:010d}-") for name in removed)
+    assert job.job.gc() == []
+    assert job.job.verify() == []
+
+
+def test_a_driver_that_was_halted_ahead_of_a_collection_removes_nothing_of_its_successor(root: Path) -> None:
+    """A deletion vector stands in the state's folder a moment before anything names it."""
+    job = WholeJob(root)
+    job.start()
+    theirs = job.folder / "state" / "counts" / "deletion_vector_theirs.bin"
+
+    def halted(place: str) -> None:
+        if place == "before CollectFiles" and not theirs.exists():
+            theirs.write_bytes(b"")
+            WholeJob(root).start(location="another")
+
+    with faults.heard_by(halted):
+        job.step(True)
+    assert theirs.exists()
 
 
 def test_a_damaged_checkpoint_is_removed_knowingly_and_gc_works_again(root: Path) -> None:

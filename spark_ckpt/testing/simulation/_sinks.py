@@ -68,8 +68,11 @@ class SimulatedSink(TwoPhaseSink):
         ledger[k] = data
 
     def try_commit(self, parts: Sequence[Part]) -> None:
-        """Refused for once, as by a target that somebody alters before the next start."""
+        """Refused for once, as by a target that somebody alters before the next start; or as long as a row is there."""
         world, toy = self._world, self._toy
+        wrong = toy.refused_rows.get(self.name)
+        if wrong is not None and any(wrong in toy.staged.get(c.data, ()) for p in parts for c in p.committables):
+            raise InvalidInputError("a row would break a constraint")
         if toy.try_refusals and not world.zombie_moves and world.rng.random() < toy.try_refusals:
             world.seen["a sink refuses what is tried"] += 1
             raise InvalidInputError("a row would break a constraint")

@@ -118,6 +118,8 @@ class ToySink:
     """Commits that fail for ever, by job, sink and checkpoint: how often they did."""
     try_refusals: float = 0.0
     """How many checkpoints it refuses when it is asked ahead of their completion."""
+    refused_rows: dict[str, Visible] = field(default_factory=dict)
+    """By sink: a row that it refuses whenever it is asked."""
 
     def give_up(self, job: str, sink: str, committables: tuple[Committable, ...]) -> None:
         """A person did. gc removes what is staged."""

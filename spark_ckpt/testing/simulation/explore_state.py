@@ -28,7 +28,15 @@ def fingerprint(state: Any, timeout_ms: int) -> bytes:
 def _told(state: Any) -> Any:
     """What is not on the disk."""
     world, query = state.world, state.query
-    durable = (world.sink, world.drains, world.answers, world.crashes_left, world.late_left, state.location)
+    durable = (
+        world.sink,
+        world.drains,
+        world.answers,
+        world.crashes_left,
+        world.late_left,
+        world.filtered,
+        state.location,
+    )
     stores = [(n, at._batches("state"), at._state) for n, at in sorted(world.locations.items())]
     return durable, stores, None if query is None else _driver(query)
 

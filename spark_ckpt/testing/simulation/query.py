@@ -43,11 +43,13 @@ class Query:
         self.available_now = available_now
         self.polls = MAX_POLLS if available_now else world.rng.randint(1, 25)
         self.world, self.scenario, self.location = world, scenario, location
+        # A driver that is halted in a batch goes on with the query that it was started with, whatever joins the next.
+        self.sources, self.operators, self.sink_inputs = scenario.sources, scenario.operators, scenario.sink_inputs
         self.sinks = sink_specs(scenario.topology.sinks)
         self.partitions = world.rng.randint(1, scenario.key_groups)
         self.config = {
             uid: AlignerConfig(len(inputs) * scenario.key_groups, scenario.mode, scenario.max_buffered)
-            for uid, inputs in scenario.operators.items()
+            for uid, inputs in self.operators.items()
         }
 
     def run(self) -> str:
@@ -87,7 +89,7 @@ class Query:
         self._check_adopt()
         begun(world, s, self.job, restored)
         self.committer = Committer(self.job, self.sinks)
-        self.readers = [self._reader(spec) for spec in s.sources]
+        self.readers = [self._reader(spec) for spec in self.sources]
         self.initial = {r.source.id: self._call(r.initialOffset) for r in self.readers}
 
     def _call(self, real: Callable[..., Any], *arguments: Any) -> Any:
@@ -111,11 +113,11 @@ class Query:
             allow_non_restored_state=True,
             hooks=HOOKS if s.hooks else None,
         )
-        tables = dict.fromkeys(s.operators, STATE)
+        tables = dict.fromkeys(self.operators, STATE)
         return JobPlan(self.world.job, config, url(self.location.path), s.topology, self.sinks, ROWS, tables)
 
     def _reader(self, spec: SourceSpec) -> SourceReader:
-        sources = self.scenario.sources
+        sources = self.sources
         last = spec.by_spark and len(sources) > 1 and self.scenario.sabotage != "not_the_last"
         drains = not any(x.by_spark for x in sources)
         reader = open_reader(self.job, spec, spec is sources[0], drains, last, self.location)
@@ -144,7 +146,7 @@ class Query:
                     self._call(r.commit, start[r.source.id])
             self._batch(number)
             return None
-        drain = SourceOffset.from_json(end[self.scenario.sources[0].name]).drain
+        drain = SourceOffset.from_json(end[self.sources[0].name]).drain
         if drain is not None:
             done = any(c.checkpoint >= drain for c in records_of(self.world).completions())
             # Spark ends a query of what is available as soon as there is nothing new: the next start drains on.
@@ -160,7 +162,7 @@ class Query:
 
     def _ended(self, end: dict[str, Offset]) -> str:
         """Spark ends such a query as soon as no source has anything new: everything must be committed then."""
-        records, specs, fail = records_of(self.world), self.scenario.sources, self.world.fail
+        records, specs, fail = records_of(self.world), self.sources, self.world.fail
         if not all(spec.at_end(end[spec.name]["inner"]["at"]) for spec in specs):
             fail(f"the query ends before its input: {end}")
         last = max(records.completions(), key=lambda c: c.checkpoint, default=None)
@@ -196,10 +198,10 @@ class Query:
         before = self.location.state(number - 1)
         streams = {
             spec.name: self._call(read, r, spec, start[spec.name], end[spec.name])
-            for r, spec in zip(self.readers, self.scenario.sources, strict=True)
+            for r, spec in zip(self.readers, self.sources, strict=True)
         }
         after: dict[tuple[str, int], Any] = {}
-        for uid in self.scenario.operators:
+        for uid in self.operators:
             streams[uid] = self._operator(uid, streams, before, after)
         staged, events = self._sink(streams)
         self._call(self.world.point, "commit state store", number)
@@ -214,7 +216,7 @@ class Query:
         self, uid: str, streams: dict[str, list[Output]], before: dict[Any, Any], after: dict[Any, Any]
     ) -> list[Output]:
         s = self.scenario
-        inputs = [_rekeyed(name, o) for name in s.operators[uid] for o in streams[name]]
+        inputs = [_rekeyed(name, o) for name in self.operators[uid] for o in streams[name]]
         self.world.rng.shuffle(inputs)
 
         def call(group: int, files: TaskFiles) -> GroupCall:
@@ -235,7 +237,7 @@ class Query:
 
     def _sink(self, streams: dict[str, list[Output]]) -> tuple[list[Committable], list[Event]]:
         """The writers' part: stage rows by epoch; gather what they report, in any order."""
-        tasks = [(name, o) for name in self.scenario.sink_inputs for o in streams[name]]
+        tasks = [(name, o) for name in self.sink_inputs for o in streams[name]]
         self.world.rng.shuffle(tasks)
         staged: list[Committable] = []
         events: list[Event] = []
@@ -249,7 +251,8 @@ class Query:
     def _write(self, name: str, output: Output) -> list[Committable]:
         by_epoch: dict[int, list[Visible]] = {}
         for label, key, value in output.rows:
-            by_epoch.setdefault(label, []).append((name, key, value))
+            if (name, key, value) != self.world.filtered:
+                by_epoch.setdefault(label, []).append((name, key, value))
         out = []
         for epoch, rows in sorted(by_epoch.items()):
             for spec in self.sinks:

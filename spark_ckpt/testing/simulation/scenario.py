@@ -105,7 +105,9 @@ def make_scenario(rng: random.Random, sabotage: str = "", by_spark: bool = False
     """``by_spark``: the last of the sources is one that Spark itself reads. ``sets_back``: a target, or the job's
     folder, is set back to an older copy."""
     key_groups = rng.randint(1, 4)
-    count, operators, sink_inputs = rng.choice(SHAPES)
+    # Of two sources the second is the last in any case: it follows the first.
+    shapes = [shape for shape in SHAPES if shape[0] > 2] if sabotage == "not_the_last" else SHAPES
+    count, operators, sink_inputs = rng.choice(shapes)
     sources = tuple(_source(rng, f"source{i}", key_groups) for i in range(count))
     if by_spark:
         # Its end is not told, and its rows are of its lanes' tasks all the same.
@@ -154,6 +156,8 @@ def make_scenario(rng: random.Random, sabotage: str = "", by_spark: bool = False
     )
     scenario.leaves = rng.choice(("", *names[1:])) if count > 1 else ""
     scenario.try_refusals = 0.0 if sabotage else rng.choice((0.0, 0.0, 0.15))
+    if sabotage == "torn_is_whole":
+        scenario.tears, scenario.stops = 3, tuple(f"write jobs/simulated/checkpoints/{k:010d}.json" for k in (1, 2, 3))
     if any(c.drain for c in scenario.callers):
         scenario.joins = scenario.leaves = ""  # what a drain ends would depend on when they did
     if sets_back:

@@ -17,7 +17,7 @@ from typing import Any
 from spark_ckpt.errors import CkptError, CorruptStorageError, ProtocolBugError
 from spark_ckpt.testing.simulation._disk import Disk
 from spark_ckpt.testing.simulation._tears import torn
-from spark_ckpt.testing.simulation.durable import JOBS, READ_ONLY, Location, SimulationError, ToySink
+from spark_ckpt.testing.simulation.durable import JOBS, READ_ONLY, Location, SimulationError, ToySink, Visible
 from spark_ckpt.testing.simulation.processes import Crash, Process
 
 START_MS = 1_000_000
@@ -45,6 +45,8 @@ class World:
         self.now_ms = START_MS
         self.disk = Disk()
         self.sink = ToySink()
+        self.filtered: Visible | None = None
+        """A row that a target refused, and that the query drops in front of its sinks since."""
         self.locations: dict[str, Location] = {}
         self.run_rows: dict[tuple[str, str], list[tuple[int, int | None]]] = {}
         """What each state file holds, by uid and name: as a cache of the disk, which says what is there."""

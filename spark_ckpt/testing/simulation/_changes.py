@@ -93,5 +93,5 @@ def another_life(world: World, scenario: Any) -> None:
     world.stop_at = world.rng.choice((None, *range(12)))
     try:
         job_of(world, scenario.topology.sinks).delete_checkpoints()
-    except Crash:
-        world.log("== deletion stopped on its way")
+    except (Crash, OSError) as e:
+        world.log("== deletion stopped on its way", repr(e))

@@ -112,6 +112,8 @@ def make_scenario(rng: random.Random, sabotage: str = "", by_spark: bool = False
     if by_spark:
         # Its end is not told, and its rows are of its lanes' tasks all the same.
         sources = (*sources[:-1], replace(sources[-1], by_spark=True, ends=False))
+    if sabotage == "not_the_last":
+        sources = (sources[0], replace(sources[1], poll_ms=20_000), replace(sources[2], poll_ms=0))
     operator_facts = {uid: {"state": "count long", "keys": "key long"} for uid in operators}
     names = tuple(s.name for s in sources)
     weight = len(sink_inputs) * key_groups
@@ -156,6 +158,8 @@ def make_scenario(rng: random.Random, sabotage: str = "", by_spark: bool = False
     )
     scenario.leaves = rng.choice(("", *names[1:])) if count > 1 else ""
     scenario.try_refusals = 0.0 if sabotage else rng.choice((0.0, 0.0, 0.15))
+    if sabotage == "not_the_last":
+        scenario.fresh_rate, scenario.stops = 0.6, tuple(_stop(rng) for _ in range(7))
     if sabotage == "torn_is_whole":
         scenario.tears, scenario.stops = 3, tuple(f"write jobs/simulated/checkpoints/{k:010d}.json" for k in (1, 2, 3))
     if any(c.drain for c in scenario.callers):

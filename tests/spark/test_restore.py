@@ -261,7 +261,7 @@ def test_stop_with_savepoint_processes_nothing_behind_its_barrier(
 def test_a_savepoint_into_a_used_folder_is_refused_and_the_job_goes_on(
     ckpt: Any, source: Input, job: Job, tmp_path: Path
 ) -> None:
-    nightly = {"savepoint.every": "1d", "savepoint.dir": str(tmp_path / "nightly"), "initialDelay": "0s"}
+    nightly = {"savepoint.every": "1d", "savepoint.dir": str(tmp_path / "nightly"), "interval": "1s"}
     query = job.start(totals(source, ckpt), "k", now=False, **nightly)
     target = str(tmp_path / "taken")
     query.savepoint(target)

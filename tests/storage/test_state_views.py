@@ -51,6 +51,14 @@ def test_the_state_of_a_savepoint_is_what_a_delta_reader_sees_and_each_key_is_fo
     assert len(state.pandas()) == len(rows)
 
 
+@pytest.mark.parametrize("path", SAVEPOINTS, ids=name_of)
+def test_a_savepoint_of_an_earlier_version_is_whole_and_tells_what_is_in_it(path: Path) -> None:
+    savepoint = spark_ckpt.savepoint(str(path))
+    assert savepoint.verify() == []
+    told = savepoint.describe()["operators"]
+    assert {uid: t["keys"] for uid, t in told.items()} == {uid: len(by_delta(path, uid)) for uid in told}
+
+
 def lacks(state: State, key: str, file: str) -> bool:
     """Whether a look-up of ``key`` needs ``file``, which is gone."""
     with suppress(CorruptStorageError):

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mutations import MUTATIONS, Mutation
+from mutations.savepoints import FILES as SAVEPOINTS
 
 ROOT = Path(__file__).resolve().parents[1]
 _PROTOCOL = (
@@ -31,6 +32,9 @@ _SHELL = (
     "sources/test_source_reader.py", "storage/test_start_facts.py", "storage/test_torn_records.py",
     "storage/test_damage.py", "storage/test_gc.py",
 )  # fmt: skip
+_AS_THINGS = tuple(
+    f"storage/test_{name}.py" for name in ("savepoint_targets", "savepoints_as_things", "scheduled_savepoints")
+)
 _STORAGE = ("storage/test_record_store.py", "storage/test_state_table.py", "storage/test_gc.py")
 _SINKS = (
     "sinks/test_sink_conformance.py", "sinks/test_memory_sink.py", "sinks/test_files_sink.py",
@@ -130,6 +134,8 @@ def _tests(file: str) -> tuple[str, ...]:
         return _SINKS
     if file == "jobs/compared_sinks.py":
         return ("sinks/test_set_back.py",)
+    if file in SAVEPOINTS:
+        return _AS_THINGS
     own = {"jobs": _SHELL, "runtime": _SHELL, "storage": _STORAGE}.get(room, ("storage/test_damage.py",))
     return (*own, *(f"protocol/test_protocol_{name}.py" for name in _PROTOCOL))
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from mutations import protocol, set_back, shell, sinks, start
+from mutations import protocol, savepoints, set_back, shell, sinks, start
 from mutations.mutation import Mutation
 
-MUTATIONS = (*protocol.MUTATIONS, *start.MUTATIONS, *set_back.MUTATIONS, *shell.MUTATIONS, *sinks.MUTATIONS)
+MUTATIONS = (
+    *protocol.MUTATIONS,
+    *start.MUTATIONS,
+    *set_back.MUTATIONS,
+    *shell.MUTATIONS,
+    *savepoints.MUTATIONS,
+    *sinks.MUTATIONS,
+)
 
 __all__ = ["MUTATIONS", "Mutation"]

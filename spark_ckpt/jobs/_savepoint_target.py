@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.faults import reach
 from spark_ckpt.protocol import codec
 from spark_ckpt.protocol.codec import optional
 from spark_ckpt.protocol.records import CompletionRecord
@@ -65,6 +66,7 @@ def claim(store: RecordStore, mark: SavepointMark, job_url: str | None = None) -
     if read_claim(store) == mark:
         return
     require_free(store, job_url)
+    reach("target is free")
     # What appears here between the look and the claim is no savepoint's: every one begins with a claim.
     made = store.create(CLAIM_RECORD, _KIND, codec.write(mark))
     if isinstance(made, Exists) and codec.read(SavepointMark, made.body, CLAIM_RECORD) != mark:

@@ -43,7 +43,8 @@ def as_newer(path: Path, **more: Any) -> None:
     record = json.loads(path.read_text())
     body = {**record["body"], **more}
     crc = zlib.crc32(json.dumps(body, sort_keys=True, separators=(",", ":")).encode())
-    path.write_text(json.dumps({**record, "format": 1 if more else 2, "crc32": crc, "body": body}))
+    known = {"format": 1, "crc32": crc} if more else {"format": 2, "crc32": crc + 1}
+    path.write_text(json.dumps({**record, **known, "body": body}))
 
 
 FOLDERS = ("generations", "checkpoints", "committed", "batches")

@@ -12,6 +12,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+import spark_ckpt
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.faults import heard_by
 from spark_ckpt.jobs.requests import ask, read_answer
@@ -174,21 +175,28 @@ def test_a_savepoint_onto_a_full_disk_fails_alone_and_may_be_asked_for_again(tmp
         disk.free()
 
 
-def test_two_jobs_that_write_into_one_folder_at_once_leave_one_whole_savepoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["target is free", "savepoint claimed"])
+def test_two_jobs_that_write_into_one_folder_at_once_leave_one_whole_savepoint(tmp_path: Path, place: str) -> None:
     one, other = started(tmp_path / "one"), started(tmp_path / "other")
     other.step(True)
     path = str(tmp_path / "savepoint")
 
-    def cut_in(place: str) -> None:
-        if place == "savepoint claimed":
+    def cut_in(reached: str) -> None:
+        if reached == place:
             with heard_by(lambda _: None):
                 other.step(True, savepoint=path)
 
     with heard_by(cut_in):
         one.step(True, savepoint=path)
-    assert error_of(one, 2) == ""
-    assert "unfinished savepoint, checkpoint 2 of job 'job'" in error_of(other, 3)
-    assert restored(tmp_path / "restored", path).counts == one.counts
+    errors = error_of(one, 2), error_of(other, 3)
+    if place == "target is free":
+        winner, told = other, ("was taken by another savepoint at the same time", "")
+    else:
+        winner, told = one, ("", "unfinished savepoint, checkpoint 2 of job 'job'")
+    assert [t in e for t, e in zip(told, errors, strict=True)] == [True, True]
+    assert [bool(e) for e in errors] == [bool(t) for t in told]
+    assert spark_ckpt.savepoint(path).verify() == [], "the other one wrote nothing into it"
+    assert restored(tmp_path / "restored", path).counts == winner.counts
 
 
 @pytest.mark.parametrize("place", ["before the claim", "savepoint claimed", "state copied", "savepoint recorded"])

@@ -174,7 +174,10 @@ def same_topology(old: Topology, new: Topology, migrations: Sequence[Migration] 
 def _other_rows(old: Topology, new: Topology, migrations: Sequence[Migration], move: str) -> Refuse | None:
     """Spark's own state at a location has rows of the state as it was: an operator's own aggregates may come and go
     there, and all else begins at a location of its own."""
-    told = migrated(old, new, migrations).operators
+    try:
+        told = migrated(old, new, migrations).operators
+    except TopologyError as error:
+        return Refuse(str(error), True)
     for table, now in new.operators.items():
         was = old.operators.get(table)
         if was is None or "made_of" not in was:

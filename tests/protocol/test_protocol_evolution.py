@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark_ckpt.protocol.evolution import FAMILY_OF, StateChange, carried_over, changes
-from spark_ckpt.protocol.migration import Add, migrated
+from spark_ckpt.protocol.migration import Add, Moved, migrated
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.topology import Fit, Refuse, fit_topology, same_topology
 
@@ -113,6 +113,10 @@ def test_a_migration_that_has_something_to_do_needs_a_location_without_rows() ->
     assert same_topology(old, new) is None
     assert isinstance(same_topology(old, new, [add]), Refuse)
     assert same_topology(new, new, [add]) is None
+    both = Topology(8, 8, ("in",), {"u": facts("count"), "v": facts("count")}, ("out",))
+    for found in (same_topology(both, both, [Moved("u", "v")]), fit_topology(both, both, False, [Moved("u", "v")])):
+        assert isinstance(found, Refuse)
+        assert "found state of both" in found.reason
 
 
 def test_windows_of_a_record_that_does_not_say_which_go_on() -> None:

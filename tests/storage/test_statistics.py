@@ -157,8 +157,9 @@ def test_the_command_prints_them(job: Job) -> None:
 
     lines = [line.split() for line in run().splitlines()]
     assert lines[0] == ["99", "completed,", "1", "failed,", "1", "restored,", "since", "2023-11-14", "22:13:20", "UTC"]
-    durations = next(line for line in lines if line[:2] == ["checkpoints", "duration"])
-    assert " ".join(durations[2:]) == "30 ms 1.50 s 1.48 s 2.70 s 2.81 s 2.97 s 2.97 s 2.97 s"
+    of_all = lines[lines.index(["checkpoints"]) :]
+    durations = next(line for line in of_all if line[:1] == ["duration"])
+    assert " ".join(durations[1:]) == "30 ms 1.50 s 1.48 s 2.97 s 2.97 s"
     assert ["2", "checkpoint", "7", "1970-01-01", "00:00:02", "2.50", "s"] in lines
     assert "totals 1" in run("--subtasks")
     assert json.loads(run("--json"))["counts"]["completed"] == 99

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from spark_ckpt.jobs.job import Job, job
     from spark_ckpt.jobs.savepoint import Savepoint, savepoint, savepoints
     from spark_ckpt.jobs.state import State
+    from spark_ckpt.protocol.restore_plan import RestorePlan
     from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
     from spark_ckpt.sinks.registry import register_sink
     from spark_ckpt.sources.starting import starting_options
@@ -57,6 +58,7 @@ __all__ = [
     "Committable",
     "Job",
     "JobConfig",
+    "RestorePlan",
     "Savepoint",
     "SinkWriter",
     "State",
@@ -87,6 +89,7 @@ _MODULES = {
     "CkptState": "api.state",
     "CkptError": "errors",
     "CommitPermit": "types",
+    "RestorePlan": "protocol.restore_plan",
     "Committable": "types",
     "Job": "jobs.job",
     "JobConfig": "config",

@@ -159,6 +159,14 @@ class JobConfig:
     allow_non_restored_state: bool = _key(
         "allowNonRestoredState", FLAG, "false", "Restore even if the checkpoint has state of uids the query lacks."
     )
+    approve: str = _key(
+        "restore.approve",
+        one_of("safe", "ask", "auto"),
+        "safe",
+        "What becomes of a start whose query lacks a source, an operator or an aggregate of the job, which would be "
+        "lost: `safe` refuses it (an aggregate may go), `ask` waits with the plan until `spark-ckpt approve`, `auto` "
+        "does it.",
+    )
     require_uid: bool = _key(
         "requireUid", FLAG, "false", "Refuse keyed operators without `uid(...)`, instead of deriving it."
     )

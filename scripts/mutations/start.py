@@ -10,6 +10,51 @@ _PENDING, _DAMAGE, _TOPOLOGY = "protocol/pending.py", "protocol/damage.py", "pro
 _LIFE, _LOST = "protocol/life.py", "protocol/lost_barriers.py"
 
 MUTATIONS = (
+    # --- a query that changed
+    Mutation(
+        _RECOVERY,
+        "a changed query leaves the location",
+        "if refused is None and changed is not None:",
+        "if False:",
+    ),
+    Mutation(
+        _RECOVERY,
+        "a changed query goes where nothing was left behind",
+        "if refused is None and changed is not None:",
+        "if changed is not None:",
+    ),
+    Mutation(
+        _RECOVERY,
+        "only a job with a checkpoint moves",
+        "if newest is None or not facts.may_move:",
+        "if not facts.may_move:",
+    ),
+    Mutation(_START, "a changed query gets a location of its own", "and decision.changed:", "and False:"),
+    Mutation(
+        _START,
+        "the location that was given leads to the own one",
+        "given_location=given, spark_location=",
+        "spark_location=",
+    ),
+    Mutation(
+        "jobs/start.py",
+        "the given location is followed",
+        "            at = g.spark_location\n            leads_here",
+        "            leads_here",
+    ),
+    Mutation(
+        _TOPOLOGY,
+        "sources in another order are another query",
+        "list(old.sources), list(new.sources), move",
+        "sorted(old.sources), sorted(new.sources), move",
+    ),
+    Mutation(
+        _TOPOLOGY,
+        "operators in another order are another query",
+        "list(old.in_plan or new.in_plan)",
+        "list(new.in_plan)",
+    ),
+    Mutation(_TOPOLOGY, "a derived source that reads something else is another", "if reads != was:", "if False:"),
     # --- startup
     Mutation(
         _START,

@@ -40,7 +40,7 @@ def with_reports(progress: Any, run: RunSpec, told: Reported) -> Any:
     body["sink"]["numOutputRows"] = _UNKNOWN
     if watermark_us is not None:
         body["eventTime"] = {"watermark": _as_spark_writes(watermark_us // 1000)}
-        _count_late(body["stateOperators"], run.in_plan, told.late(progress.batchId))
+        _count_late(body["stateOperators"], run.topology.in_plan, told.late(progress.batchId))
     if known is not None and _counted(body["sources"], run.topology.sources, known):
         body["numInputRows"] = sum(s["numInputRows"] for s in body["sources"])
         body.update({rate: sum(s.get(rate) or 0.0 for s in body["sources"]) for rate in _RATES})

@@ -41,6 +41,7 @@ from spark_ckpt.plan.refused_types import has_type, refuse_unread
 from spark_ckpt.plan.session_confs import all_confs
 from spark_ckpt.plan.spark_errors import check_path, not_expected, path_not_found
 from spark_ckpt.plan.spark_stream_rows import SparkStreamMaker
+from spark_ckpt.plan.start import plan_restore
 from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.sources.base import open_source
 
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.connect.session import SparkSession as ConnectSession
     from pyspark.sql.datasource import DataSource
+
+    from spark_ckpt.protocol.restore_plan import RestorePlan
 
 PREFIX = "spark.ckpt."
 
@@ -126,6 +129,24 @@ class CkptSession(Hinting):
         job._arrow_schema()
         check_mode(job._lineage, outputMode)
         check_updates(job._lineage, outputMode, self.spark)
+
+    def plan_restore(
+        self, df: Any, job: str, from_: int | str | None = None, outputMode: str = "append", **options: Any
+    ) -> RestorePlan:
+        """What becomes of the sources and the state of ``job`` if ``df`` goes on with it; nothing is started or
+        written. Driver.
+
+        ``outputMode`` is the query's. ``from_`` is a checkpoint's id or the path of a savepoint (None: as
+        ``spark.ckpt.restore`` says); ``options`` are those of the writer that matter at a start, such as
+        ``checkpointLocation``. Sinks are left out: ``writeStream...start(dryRun=True)`` has them. Raises what a start
+        raises ahead of its claim::
+
+            print(ckpt.plan_restore(totals, "orders"))
+        """
+        writer = self.writeStream(df).format("noop").outputMode(outputMode).queryName(job).options(**options)
+        if from_ is not None:
+            writer.option(f"{PREFIX}restore", str(from_))
+        return plan_restore(writer._request(None), with_sinks=False)
 
     def wrap(self, df: Any) -> DataFrame:
         """``df``, a stream of ``spark.readStream.format("ckpt")`` with what plain Spark did to it, as one of ours.

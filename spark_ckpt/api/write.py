@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 from spark_ckpt.api._functions import as_sink, batch_function, each_row, sink_named
 from spark_ckpt.api._output_modes import check_mode, check_order, check_sinks, check_updates
@@ -20,11 +20,12 @@ from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.front_door import translated
 from spark_ckpt.plan.spark_errors import IllegalAsInSparkError, check_path, check_writer, unsupported
-from spark_ckpt.plan.start import StartRequest, start_query
+from spark_ckpt.plan.start import StartRequest, plan_restore, start_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
+    from spark_ckpt.protocol.restore_plan import RestorePlan
     from spark_ckpt.sinks.base import TwoPhaseSink
 
     Sink = str | type[TwoPhaseSink] | Callable[[DataFrame, int], None]
@@ -198,6 +199,9 @@ class CkptDataStreamWriter(Hinting):
         self._format = each_row(f)
         return self
 
+    @overload
+    def start(self, path: str | None = None, *, dryRun: Literal[True], **options: Any) -> RestorePlan: ...
+    @overload
     def start(
         self,
         path: str | None = None,
@@ -206,8 +210,23 @@ class CkptDataStreamWriter(Hinting):
         partitionBy: str | list[str] | None = None,
         queryName: str | None = None,
         **options: Any,
-    ) -> CkptQuery:
-        """Validate everything, decide where to go on from, and start the query; ``path`` is the sink's option.
+    ) -> CkptQuery: ...
+    def start(
+        self,
+        path: str | None = None,
+        format: str | type[TwoPhaseSink] | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | list[str] | None = None,
+        queryName: str | None = None,
+        dryRun: bool = False,
+        **options: Any,
+    ) -> CkptQuery | RestorePlan:
+        """Validate everything, decide where to go on from, and start the query; ``path`` is the sink's option. Returns
+        a :class:`spark_ckpt.CkptQuery`.
+
+        ``dryRun``: start nothing and write nothing, and return a :class:`spark_ckpt.RestorePlan`, which says of each
+        source, operator and sink of the job whether it goes on, begins empty or is dropped, or why the start would be
+        refused; ``print`` shows it as a table.
 
         ``format``, ``outputMode``, ``partitionBy``, ``queryName`` and ``options`` are the methods of these names.
 
@@ -227,6 +246,11 @@ class CkptDataStreamWriter(Hinting):
         if self._format is None and (path or any(name.lower() == "path" for name in self._options)):
             self._format = self._session.spark.conf.get("spark.sql.sources.default")
         self._given(outputMode, partitionBy, queryName, options)
+        request = self._request(path)
+        return plan_restore(request) if dryRun else CkptQuery(start_query(request))
+
+    def _request(self, path: str | None) -> StartRequest:
+        """All that was said, checked; ``path`` is the sink's option."""
         options = dict(self._options)
         if path is not None:
             set_option(options, "path", path)
@@ -242,10 +266,7 @@ class CkptDataStreamWriter(Hinting):
         check_updates(lineage, self._mode, spark)
         rows = with_partition_texts(self._df, named)
         rows, sinks = with_conditions(told_apart(rows, named, spark), named)
-        request = StartRequest(
-            self._job(rows), sinks, job_options, self._query_name, location, self._trigger, self._mode
-        )
-        return CkptQuery(start_query(request))
+        return StartRequest(self._job(rows), sinks, job_options, self._query_name, location, self._trigger, self._mode)
 
     def _job(self, rows: Any) -> Any:
         """``rows`` as a job: the DataFrame, or what sinks need of it beside its own columns."""

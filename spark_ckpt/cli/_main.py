@@ -206,6 +206,25 @@ def accept(
 
 
 @app.command()
+def plan(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False) -> None:
+    """Show what the start that waits to be approved would make of the job: what is kept, begins empty, is dropped."""
+    with errors():
+        found = open_job(dir, job, storage).plan()
+    if as_json:
+        typer.echo(json_text(None if found is None else found.to_json()))
+    else:
+        typer.echo(found or f"No start of {job} waits to be approved.")
+
+
+@app.command()
+def approve(dir: Dir, job: Name, storage: Storage = None) -> None:
+    """Let the start that waits (spark.ckpt.restore.approve=ask) go on, and lose what its plan says."""
+    with errors():
+        found = open_job(dir, job, storage).approve()
+    typer.echo(f"{found}\napproved")
+
+
+@app.command()
 def gc(
     dir: Dir,
     job: Name,

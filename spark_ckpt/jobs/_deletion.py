@@ -17,7 +17,7 @@ from spark_ckpt.storage.run_cache import forget_cached
 def delete_checkpoints(records: JobRecords, config: JobConfig) -> None:
     """Again after a crash: what is gone already is passed over."""
     folder = Folder(records.paths.url, config.storage_options())
-    _remove(folder, "spark", "copies")  # a start must not put back what is deleted
+    _remove(folder, *filter(JobPaths.is_spark, folder.folders()), "copies")  # a start must not put back what is deleted
     for location in {g.spark_location for g in records.generations()}:
         remove_local(location)
     # Stopped here, or at a checkpoint below: the next start restores the newest that is left, the newest of all.

@@ -15,7 +15,7 @@ from spark_ckpt.protocol.checkpoint_state import CheckpointState
 from spark_ckpt.protocol.leftovers import missing_batches, open_committables, split_batches
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord
-from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.filesystem import Folder, normalize_url
 from spark_ckpt.storage.job_paths import JobPaths, batch_of, checkpoint_of
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
 from spark_ckpt.storage.run_cache import forget_cached
@@ -40,7 +40,7 @@ class GarbageCollector:
         keep, known_as = self._records(removed), identity(self.job, self.records.life())
         for uid in self._folders(self.records.paths.states):
             removed += self._table(uid, done, min_age_s)
-        removed += self._manifests(done)
+        removed += self._manifests(done) + self._locations()
         oldest = CheckpointId(min((c.checkpoint for c in done), default=self.records.newest_id() + 1))
         for spec in sinks:
             sink = spec.make(sink_place(self.config, self.job))
@@ -134,6 +134,18 @@ class GarbageCollector:
         for path in orphans:
             store.delete(path)
         return orphans
+
+    def _locations(self) -> list[str]:
+        """Spark's folders that the job left when its query changed: nothing goes on there any more."""
+        newest = max((g for g in self.records.generations() if g.origin > 0), key=lambda g: g.generation, default=None)
+        if newest is None:
+            return []
+        folder = Folder(self.records.paths.url, self.config.storage_options())
+        found = [name for name in folder.folders() if JobPaths.is_spark(name)]
+        left = [name for name in found if normalize_url(f"{folder.url}/{name}") != newest.spark_location]
+        for name in left:
+            folder.remove_all(name)
+        return left
 
     def _records(self, removed: list[str]) -> list[Committable]:
         """Remove records that nobody reads any more; returns what may still be committed by those that stay."""

@@ -19,6 +19,7 @@ from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs._report import history_row, left_state
 from spark_ckpt.jobs._savepoints import write_savepoint
+from spark_ckpt.jobs._start_facts import newest_generation
 from spark_ckpt.jobs.hooks import call_hook
 from spark_ckpt.jobs.records import JobRecords, left_for_later, report
 from spark_ckpt.jobs.requests import Answer, answer_request
@@ -29,6 +30,7 @@ from spark_ckpt.protocol import steps as st
 from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TableRef, VoidRecord
 from spark_ckpt.protocol.recovery import StartFacts
 from spark_ckpt.protocol.setback import SinkFound
+from spark_ckpt.redaction import redact_url
 from spark_ckpt.sinks import rejects
 from spark_ckpt.sinks.base import Part, TwoPhaseSink
 from spark_ckpt.sinks.together import ask_sinks, commit_sinks, try_sinks
@@ -44,6 +46,9 @@ from spark_ckpt.storage.state_table import StateTable
 
 _log = logging.getLogger("spark_ckpt")
 Result = TypeVar("Result")
+
+_LOOKS_EVERY_S = 0.5
+"""For a person's approval."""
 
 _PHASES: dict[type[Any], str] = {
     st.CommitState: "commit_state_ms",
@@ -66,6 +71,7 @@ class JobIO:
         read_facts: Callable[[int], StartFacts] | None = None,
         on_claim: Callable[[int], None] | None = None,
         empty_location: Callable[[int], None] | None = None,
+        choose_location: Callable[[int], str] | None = None,
     ) -> None:
         self.job = job
         self.config = config
@@ -77,6 +83,7 @@ class JobIO:
         self._read_facts = read_facts
         self._on_claim = on_claim
         self._empty_location = empty_location
+        self._choose_location = choose_location
         self._specs = {s.id: s for s in sinks}
         self._sinks: dict[str, TwoPhaseSink] = {}
         self._tables: dict[str, StateTable] = {}
@@ -152,6 +159,26 @@ class JobIO:
     def _WriteGeneration(self, step: st.WriteGeneration) -> None:
         record: GenerationRecord = step.record
         self.records.store.replace(JobPaths.generation(record.generation), "generation", record.to_json())
+
+    def _AwaitApproval(self, step: st.AwaitApproval) -> None:
+        records, g = self.records, step.generation
+        records.write_plan(g, step.plan)
+        _log.warning(
+            "Job %s waits, as this start would lose what is marked by an exclamation mark:\n%s\n`spark-ckpt approve %s "
+            "%s` lets it go on.", self.job, step.plan, redact_url(self.config.dir), self.job,
+        )  # fmt: skip
+        while records.approved(g) != step.plan:
+            newest = newest_generation(records)
+            if newest > g:
+                raise FencedError(
+                    f"job {self.job!r}: expected generation {g} to be the newest, found {newest}; another start came "
+                    "while this one waited to be approved"
+                )
+            time.sleep(_LOOKS_EVERY_S)
+
+    def _ChooseLocation(self, step: st.ChooseLocation) -> str:
+        assert self._choose_location is not None
+        return self._choose_location(step.generation)
 
     def _EmptyLocation(self, step: st.EmptyLocation) -> None:
         assert self._empty_location is not None

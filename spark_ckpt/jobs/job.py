@@ -34,6 +34,7 @@ from spark_ckpt.protocol.records import (
     AcceptedRecord,
     CompletionRecord,
 )
+from spark_ckpt.protocol.restore_plan import RestorePlan
 from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.sinks.base import TwoPhaseSink
@@ -238,6 +239,26 @@ class Job(Hinting):
             )
         newest = max(records.ids("generations"), default=0)
         records.accept(AcceptedRecord(sink, checkpoint, records.newest_known(), clock.now_ms(), newest))
+
+    def plan(self) -> RestorePlan | None:
+        """What the start that waits for an approval (``spark.ckpt.restore.approve=ask``) would make of the job; None if
+        none waits. Printed, it is a table."""
+        return self.records.plan(max(self.records.ids("generations"), default=0))
+
+    def approve(self) -> RestorePlan:
+        """Let the start that waits go on, and lose what its plan says. Returns the plan.
+
+        It holds for that start and that plan: if the job completes a checkpoint meanwhile, the start asks again. Raises
+        ``InvalidInputError`` if none waits.
+        """
+        plan = self.plan()
+        if plan is None:
+            raise InvalidInputError(
+                f"job {self.name!r}: expected a start that waits to be approved, found none; a start waits with "
+                "spark.ckpt.restore.approve=ask where the query lacks something that the job has"
+            )
+        self.records.approve(max(self.records.ids("generations")), plan)
+        return plan
 
     def abandoned(self) -> list[AbandonedRecord]:
         """What was given up by hand, of the checkpoints that are retained."""

@@ -25,6 +25,7 @@ from spark_ckpt.protocol.records import (
     VoidRecord,
     checkpoint_from_json,
 )
+from spark_ckpt.protocol.restore_plan import RestorePlan
 from spark_ckpt.storage.job_paths import JobPaths, RecordFolder, batch_of, checkpoint_of, id_of
 from spark_ckpt.storage.record_store import Created, RecordStore
 from spark_ckpt.storage.retry import Retry, describe
@@ -243,6 +244,19 @@ class JobRecords:
     def accept(self, record: AcceptedRecord) -> None:
         path = JobPaths.accepted(record.checkpoint, record.sink)
         self.store.replace(path, "accepted", record.to_json())
+
+    def write_plan(self, generation: int, plan: RestorePlan) -> None:
+        self.store.replace(JobPaths.plan(generation), "plan", plan.to_json())
+
+    def plan(self, generation: int) -> RestorePlan | None:
+        return self._read(JobPaths.plan(generation), "plan", RestorePlan.from_json)
+
+    def approve(self, generation: int, plan: RestorePlan) -> None:
+        self.store.replace(JobPaths.approved(generation), "approved", plan.to_json())
+
+    def approved(self, generation: int) -> RestorePlan | None:
+        """The plan that a person approved for the start of ``generation``."""
+        return self._read(JobPaths.approved(generation), "approved", RestorePlan.from_json)
 
     def newest_known(self) -> int:
         """The largest id that was ever complete, or whose name was taken; 0 if there is none."""

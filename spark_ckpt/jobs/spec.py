@@ -90,8 +90,8 @@ class RunSpec:
     """The checkpoint that drained the location before this start."""
     inherited: tuple[int, ...] | None = None
     """The triggers that earlier generations left open (None: nobody looked)."""
-    in_plan: tuple[str, ...] = ()
-    """The keyed operators in the order of Spark's plan."""
+    location: str = field(default="", repr=False)
+    """Spark's own, as records have it."""
 
     @property
     def identity(self) -> str:

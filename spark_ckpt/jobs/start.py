@@ -19,7 +19,7 @@ from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs._io import JobIO
 from spark_ckpt.jobs._said_at_start import say_where
-from spark_ckpt.jobs._savepoints import import_savepoint
+from spark_ckpt.jobs._savepoints import import_savepoint, read_savepoint
 from spark_ckpt.jobs._settings import tell_changes
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
 from spark_ckpt.jobs._state_tables import check_constants, ensure_tables, stands_at
@@ -32,20 +32,33 @@ from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, sink_place
 from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.evolution import changes
 from spark_ckpt.protocol.migration import Migration, migrated
-from spark_ckpt.protocol.records import UNDECIDED, GenerationRecord, Topology
-from spark_ckpt.protocol.recovery import AUTO, NONE, GoOn, RestoreFrom, StartFacts, StartFresh
+from spark_ckpt.protocol.records import UNDECIDED, CompletionRecord, GenerationRecord, Topology
+from spark_ckpt.protocol.recovery import (
+    AUTO,
+    NONE,
+    SAFE,
+    GoOn,
+    RestoreFrom,
+    StartFacts,
+    StartFresh,
+    as_savepoint,
+    decide_start,
+)
+from spark_ckpt.protocol.restore_plan import RestorePlan, plan_of
 from spark_ckpt.protocol.startup import Started, start_job
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.sinks import rejects
 from spark_ckpt.sinks.base import JobPlace
 from spark_ckpt.sinks.registry import sink_class, written_columns
+from spark_ckpt.storage.record_store import RecordStore
 
 _log = logging.getLogger("spark_ckpt")
 
 
 @dataclass(frozen=True)
 class JobPlan:
-    """What is to run: enough to decide and recover, without Spark. ``tables`` maps uid to its state table's schema."""
+    """What is to run: enough to decide and recover, without Spark. ``tables`` maps uid to its state table's schema.
+    ``location`` is Spark's own, as it was given."""
 
     job: str
     config: JobConfig
@@ -58,13 +71,15 @@ class JobPlan:
     """Shuffle partitions of the session, for a new location."""
     sinks_known: bool = True
     """False for the plain plugin's reader: its writer commits what earlier generations left."""
-    location_files: Files | None = None
-    """How the Spark location is read, if not by fsspec."""
+    files_at: Callable[[str], Files | None] = lambda _: None
+    """How a Spark location is read; None: by fsspec."""
+    own_location: Callable[[int], str] | None = None
+    """Where Spark keeps its part of a generation whose query is another one than that of the given location; None: the
+    query cannot go elsewhere."""
     migrations: tuple[Migration, ...] = ()
 
-    @property
-    def spark_folder(self) -> SparkFolder:
-        return SparkFolder(self.location, self.config, self.location_files)
+    def spark_folder(self, location: str) -> SparkFolder:
+        return SparkFolder(location, self.config, self.files_at(location))
 
 
 def checked_sinks(requests: list[tuple[Any, dict[str, str]]], replacing: bool = False) -> tuple[SinkSpec, ...]:
@@ -121,22 +136,29 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     records.store.check_writable(plan.job)
     check_constants(plan.tables, plan.migrations)
     validate_sinks(plan.sinks, sink_place(plan.config, plan.job), plan.output)
-    restore = _restore_option(records, plan)
+    location = _current_location(records, plan.location)
+    folder = plan.spark_folder(location)
+    storage = plan.config.storage_options()
+    restore = _restore_option(
+        plan, folder, lambda: import_savepoint(records, plan.config.restore, storage, clock.now_ms())
+    )
     io = JobIO(
         plan.job,
         plan.config,
         plan.sinks,
-        read_facts=lambda g: read_facts(records, plan, g, restore),
+        read_facts=lambda g: read_facts(records, plan, folder, g, restore),
         on_claim=None if on_claim is None else partial(on_claim, records),
-        empty_location=plan.spark_folder.empty,
+        empty_location=folder.empty,
+        choose_location=plan.own_location,
     )
     before = _last_decided(records)
-    started = io.run(start_job(plan.job, _claim(plan, records), clock.now_ms()))
+    started = io.run(start_job(plan.job, _claim(plan, location, records), clock.now_ms()))
     if plan.sinks_known:
         record_sinks(records, plan.sinks)
         end_open(records, plan.config, plan.job, plan.sinks, started.generation.generation)
     _say_gave_up(plan, started)
-    say_where(plan.job, plan.config.restore, plan.location, records, started.decision)
+    _say_moved_on(plan, started)
+    say_where(plan.job, plan.config.restore, location, records, started.decision)
     tell_changes(plan.job, before, started.generation)
     _say_uncompared(plan, started.decision)
     _say_moved(plan, started)
@@ -144,6 +166,31 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     ensure_tables(records, plan.job, plan.tables, started)
     _restore_hook(plan, started.decision)
     return replace(_run_spec(plan, started), drained=drained_before(plan.job, started))
+
+
+def dry_run(plan: JobPlan, with_sinks: bool = True) -> RestorePlan:
+    """What :func:`begin` would make of the job, ``with_sinks`` of the plan or those that it has. Writes nothing.
+
+    Raises what :func:`begin` raises ahead of its claim."""
+    records = JobRecords(job_url(plan.config, plan.job), plan.config)
+    before = _last_decided(records)
+    if with_sinks:
+        validate_sinks(plan.sinks, sink_place(plan.config, plan.job), plan.output)
+    elif before is not None:
+        plan = replace(plan, topology=replace(plan.topology, sinks=before.topology.sinks))
+    folder = plan.spark_folder(_current_location(records, plan.location))
+    savepoints: list[CompletionRecord] = []
+
+    def not_imported() -> int:
+        store = RecordStore(plan.config.restore, plan.config.storage_options())
+        found = as_savepoint(read_savepoint(store)[1])
+        savepoints.append(replace(found, checkpoint=max(records.newest_id(), found.checkpoint) + 1))
+        return savepoints[0].checkpoint
+
+    restore = _restore_option(plan, folder, not_imported)
+    facts = read_facts(records, plan, folder, _next_generation(records), restore)
+    facts = replace(facts, completions=(*facts.completions, *savepoints))
+    return plan_of(facts, decide_start(facts))
 
 
 def _restore_hook(plan: JobPlan, decision: Any) -> None:
@@ -160,9 +207,44 @@ def _say_gave_up(plan: JobPlan, started: Started) -> None:
             "Job %s: a sink had refused rows that were staged. They are given up, %s was emptied, and the job reads "
             "again %s.",
             plan.job,
-            redact_url(plan.location),
+            redact_url(started.generation.spark_location),
             where,
         )
+
+
+def _say_moved_on(plan: JobPlan, started: Started) -> None:
+    """The one paragraph that tells whoever changed a query what became of it."""
+    decision = started.decision
+    if isinstance(decision, RestoreFrom) and decision.changed:
+        begins = _listed(" These begin empty: ", decision.fresh_uids)
+        dropped = _listed(" What the checkpoint has of these is dropped: ", decision.dropped_uids)
+        _log.warning(
+            "Job %s: %s. So the job goes on from its checkpoint %d: state and sources are where they were at it, and "
+            "what was read since is read again.%s%s Spark's part of the job is at %s from now on; start it with the "
+            "same checkpointLocation as ever.",
+            plan.job,
+            decision.changed.partition(";")[0],
+            decision.checkpoint.checkpoint,
+            begins,
+            dropped,
+            redact_url(started.generation.spark_location),
+        )
+
+
+def _listed(what: str, names: tuple[str, ...]) -> str:
+    return f"{what}{', '.join(names)}." if names else ""
+
+
+def _current_location(records: JobRecords, given: str) -> str:
+    """Where Spark keeps its part of the job that is started with the location ``given``: there, or where later starts
+    went on, as the query had changed."""
+    decided = sorted((g for g in records.generations() if g.origin > 0), key=lambda g: g.generation)
+    at, leads_here = given, {given}
+    for g in decided:
+        if leads_here & {g.spark_location, g.given_location}:
+            at = g.spark_location
+            leads_here.add(at)
+    return at
 
 
 def _last_decided(records: JobRecords) -> GenerationRecord | None:
@@ -201,17 +283,18 @@ def _say_changes(plan: JobPlan, decision: Any) -> None:
         )
 
 
-def _claim(plan: JobPlan, records: JobRecords) -> GenerationRecord:
+def _claim(plan: JobPlan, location: str, records: JobRecords) -> GenerationRecord:
     """A generation that has not decided yet where it goes on from."""
     return GenerationRecord(
         _next_generation(records),
         UNDECIDED,
-        plan.location,
+        location,
         None,
         clock.now_ms(),
         plan.topology,
         uuid.uuid4().hex[:16],
         plan.config.checkpoint_settings(),
+        given_location=plan.location if location != plan.location else "",
     )
 
 
@@ -233,31 +316,35 @@ def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
         restored_from=record.restored_from,
         adopt=decision.adopt.checkpoint if isinstance(decision, GoOn) and decision.adopt else None,
         topology=record.topology,
-        partitions=plan.spark_folder.partitions() or plan.partitions,
+        partitions=plan.spark_folder(record.spark_location).partitions() or plan.partitions,
         life=record.life,
+        location=record.spark_location,
         inherited=started.inherited,
     )
 
 
-def _restore_option(records: JobRecords, plan: JobPlan) -> str | int:
+def _restore_option(plan: JobPlan, folder: SparkFolder, imported: Callable[[], int]) -> str | int:
+    """``imported``: the id of the savepoint that it names."""
     restore = plan.config.restore
     if restore in (AUTO, NONE):
         return restore
     if restore.isdigit():
         return int(restore)
-    if plan.spark_folder.location().planned is not None:
+    if folder.location().planned is not None:
         return AUTO
-    return import_savepoint(records, restore, plan.config.storage_options(), clock.now_ms())
+    return imported()
 
 
-def read_facts(records: JobRecords, plan: JobPlan, generation: int, restore: str | int) -> StartFacts:
+def read_facts(
+    records: JobRecords, plan: JobPlan, folder: SparkFolder, generation: int, restore: str | int
+) -> StartFacts:
     # Before the completions are read: what an older driver completes meanwhile is found open here, and complete there.
     open_triggers = records.recorded().open_triggers()
     completions = tuple(records.completions())
     ids = [c.checkpoint for c in completions]
     return StartFacts(
         restore=restore,
-        location=plan.spark_folder.location(),
+        location=folder.location(),
         topology=plan.topology,
         generation=generation,
         generations=tuple(g for g in records.generations() if g.generation != generation),
@@ -265,7 +352,8 @@ def read_facts(records: JobRecords, plan: JobPlan, generation: int, restore: str
         committed=records.confirmed(ids) if plan.sinks_known else frozenset(ids),
         batches=tuple(records.batches()),
         open_triggers=open_triggers,
-        allow_non_restored=plan.config.allow_non_restored_state,
+        allow_non_restored=plan.config.allow_non_restored_state or plan.config.approve != SAFE,
+        approve=plan.config.approve,
         damage=read_damage(records, generation, completions),
         abandoned=records.abandoned_pairs(),
         hook=hook_name(plan.config),
@@ -274,4 +362,5 @@ def read_facts(records: JobRecords, plan: JobPlan, generation: int, restore: str
         accepted=records.accepted(),
         newest_known=records.newest_known(),
         migrations=plan.migrations,
+        may_move=plan.own_location is not None,
     )

@@ -19,10 +19,19 @@ from spark_ckpt.names import checked_name
 from spark_ckpt.plan._known_as import known_as
 from spark_ckpt.plan._when_made import as_when_made, step_as_when_made
 from spark_ckpt.plan.chain import Chain, Recipe, in_python, with_names_of_their_own
-from spark_ckpt.plan.lineage import NEEDS_UID, Lineage, OperatorNode, SourceNode, SparkStreamNode, WatermarkNode
+from spark_ckpt.plan.lineage import (
+    NEEDS_UID,
+    Lineage,
+    OperatorNode,
+    SourceNode,
+    SparkStreamNode,
+    WatermarkNode,
+    in_plan_order,
+)
 from spark_ckpt.protocol.evolution import FAMILY_OF
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.source_offset import SourcePosition
+from spark_ckpt.redaction import redact_url
 from spark_ckpt.runtime.datasource import source_class_of
 from spark_ckpt.runtime.operations import ENCLOSED, Disclose, Enclose, Operation
 from spark_ckpt.runtime.operator.spec import EventTime
@@ -44,6 +53,16 @@ def name_sources(lineage: Lineage) -> dict[SourceNode, str]:
     if len(set(ids)) != len(ids):
         raise TopologyError(f"two sources have the same uid: {sorted(ids)}; give each its own (reader option uid)")
     return named
+
+
+_SAYS_WHAT = frozenset({"path", "table", "url", "dbtable", "query", "subscribe", "subscribepattern", "assign", "topic"})
+
+
+def reads_of(node: SourceNode) -> str:
+    """What a source reads, as records and messages have it: its kind, and the options that name a place."""
+    kind = node.inner if isinstance(node.inner, str) else node.inner.__name__
+    named = {key.lower(): redact_url(str(value)) for key, value in node.options.items() if key.lower() in _SAYS_WHAT}
+    return " ".join([kind, *(f"{key}={value}" for key, value in sorted(named.items()))])
 
 
 def name_streams(lineage: Lineage) -> dict[SparkStreamNode, str]:
@@ -77,18 +96,30 @@ def query_topology(
     sinks: tuple[SinkSpec, ...],
     key_groups: int,
     uids: dict[OperatorNode, str],
+    output_mode: str = "append",
 ) -> Topology:
     """What takes part in the query's checkpoints. Raises ``TopologyError`` if a uid is used twice."""
-    operators = {t: facts for node, uid in uids.items() for t, facts in _recorded(node, uid, sources).items()}
+    operators = {
+        t: facts for node, uid in uids.items() for t, facts in _recorded(node, uid, sources, output_mode).items()
+    }
     both = sorted(set(sources.values()) & set(operators))
     if both:
         raise TopologyError(f"{both} are uids of a source and of an operator; give each its own")
     return Topology(
-        key_groups, lineage.inputs * key_groups, tuple(sources.values()), operators, tuple(s.id for s in sinks)
+        key_groups,
+        lineage.inputs * key_groups,
+        tuple(sources.values()),
+        operators,
+        tuple(s.id for s in sinks),
+        tuple(uids[o] for o in in_plan_order(lineage.operators)),
+        {name: reads_of(node) for node, name in sources.items()},
+        tuple(name for node, name in sources.items() if node.uid is None),
     )
 
 
-def _recorded(node: OperatorNode, uid: str, sources: dict[SourceNode, str]) -> dict[str, dict[str, Any]]:
+def _recorded(
+    node: OperatorNode, uid: str, sources: dict[SourceNode, str], output_mode: str
+) -> dict[str, dict[str, Any]]:
     """State table -> what is in it, as checkpoints record it; of a derived uid also where the operator stands."""
     tables: dict[str, dict[str, Any]] = {
         table: {
@@ -103,6 +134,9 @@ def _recorded(node: OperatorNode, uid: str, sources: dict[SourceNode, str]) -> d
     }
     if node.uid is None:
         tables[uid]["derived"] = sorted(sources[s] for s in node.upstream)
+        tables[uid] |= {"stands_in": node.stands_in} if node.stands_in else {}
+    if node.follows_mode:
+        tables[uid]["mode"] = output_mode
     return tables
 
 

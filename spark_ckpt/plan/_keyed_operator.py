@@ -109,6 +109,7 @@ def _node(
         lineage.operators,
         whole_in_complete,
         function.waits,
+        follows_mode=function.late_by_key,
     )
 
 

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.jobs.spark_folder import is_url, local_location
+from spark_ckpt.jobs.spark_folder import is_url, local_location, one_spelling
 from spark_ckpt.jobs.spec import job_url
 from spark_ckpt.plan.session_confs import session_location
 from spark_ckpt.redaction import redact_url
@@ -28,8 +28,28 @@ def spark_location(spark: Any, given: str | None, config: JobConfig, job: str) -
     """The location of ``job`` as Spark is to get it: ``given`` for the query, by the session, by
     ``spark.ckpt.sparkDir``, or a default. Raises ``ConfigError`` if it has to be given."""
     said = given or session_location(spark.conf, job)
-    if said:
-        return said
+    return said or _default(spark, config, job)
+
+
+def own_location(spark: Any, given: str, config: JobConfig, job: str, generation: int) -> str:
+    """Where Spark keeps its part of ``generation``, whose query is another one than that at the location ``given``:
+    where it does by default, with a name of its own; beside ``given`` if Spark writes to no such place."""
+    try:
+        base = _default(spark, config, job)
+    except ConfigError:
+        base = given
+    return one_spelling(f"{base.rstrip('/')}-{generation}")
+
+
+def as_spark_writes(spark: Any, location: str, config: JobConfig, job: str) -> str:
+    """``location``, which :func:`own_location` made and records have, spelled so that Spark can write there."""
+    if not location.startswith("s3://"):
+        return location
+    default = _default(spark, config, job)
+    return default.split("://")[0] + location.removeprefix("s3") if scheme_of(default) == "s3" else location
+
+
+def _default(spark: Any, config: JobConfig, job: str) -> str:
     if config.spark_dir:
         return f"{config.spark_dir.rstrip('/')}/{job}"
     below = JobPaths(job_url(config, job)).spark

@@ -20,6 +20,7 @@ from spark_ckpt.runtime.operator.pack import PACKED, PackStage
 from spark_ckpt.runtime.operator.snapshot import SnapshotStage
 from spark_ckpt.runtime.operator.spec import EventTime, OperatorSpec, WatermarkSpec
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
+from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 from spark_ckpt.state.functions.base import StateFunction
 from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, TAG
 
@@ -47,6 +48,9 @@ def wire_operator(
     Rows that are in Python are hashed there, the others in the JVM; both hash alike.
     """
     function = function.in_mode(ctx.output_mode)
+    if "waited" in ctx.run.topology.operators[ctx.uids[node]]:
+        assert isinstance(function, WindowedAggregate)  # sessions have no mode update
+        function = function.with_waiting()
     # Behind another operator, too: a join of streams may have kept rows for long.
     late = late if lineage.watermarks and function.drops_late and not function.late_by_key else None
     spec = OperatorSpec(

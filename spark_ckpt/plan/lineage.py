@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,9 +39,11 @@ SPARK_STREAMS = SourceNode(SparkStream, {}, StructType(), "spark-streams", 1)
 
 @dataclass(frozen=True, eq=False)
 class SparkStreamNode:
-    """One ``readStream.spark(...)``. ``uid`` None: named as :func:`spark_ckpt.plan._build.name_streams` says."""
+    """One ``readStream.spark(...)``. ``uid`` None: named as :func:`spark_ckpt.plan._build.name_streams` says.
+    ``takes_position``: it can begin anywhere, as a function makes it."""
 
     uid: str | None
+    takes_position: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +79,10 @@ class OperatorNode:
     """See :attr:`spark_ckpt.state.functions.base.StateFunction.waits`."""
     takes_updates: bool = False
     """Each update that comes is a row to it, and its user knows."""
+    follows_mode: bool = False
+    """It puts out its rows at the end of their time in output mode append, and with each change in others."""
+    stands_in: str = ""
+    """A mark of the plan that it is the top of, if no uid was given; empty: not known."""
 
     @property
     def shown(self) -> str:
@@ -91,6 +98,10 @@ class OperatorNode:
     def named(self, uid: str) -> None:
         """From now on it has this uid: ``uid`` is called behind what makes an operator."""
         object.__setattr__(self, "uid", uid)
+
+    def marked(self, plan: str) -> None:
+        """From now on it is known by the text of the ``plan`` that it is the top of."""
+        object.__setattr__(self, "stands_in", hashlib.sha256(plan.encode()).hexdigest()[:16])
 
     @property
     def given(self) -> set[str]:

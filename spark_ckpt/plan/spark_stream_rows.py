@@ -76,7 +76,7 @@ def spark_stream_rows(spark: Any, stream: SparkStreamMaker | Any, uid: str | Non
     schema = StructType(df.schema.fields)
     refuse_reserved(schema.fieldNames(), "the stream")
     refuse_repeated(schema.fieldNames(), spark)
-    node, full = SparkStreamNode(uid), with_control(schema)
+    node, full = SparkStreamNode(uid, make is not None), with_control(schema)
 
     def build(ctx: Any) -> Chain:
         # The source will read this folder: refused now if it cannot.

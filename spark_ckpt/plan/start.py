@@ -6,7 +6,10 @@ import logging
 import os
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
+
+import pyarrow as pa
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs.batch_reports import remember_run
@@ -14,9 +17,9 @@ from spark_ckpt.jobs.delivering import Deliverer
 from spark_ckpt.jobs.drained import end_when_drained
 from spark_ckpt.jobs.heartbeat import FirstBeats
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.jobs.spark_folder import one_spelling
+from spark_ckpt.jobs.spark_folder import SparkFolder, one_spelling
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir, with_job_storage
-from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks
+from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks, dry_run
 from spark_ckpt.names import name_of_location
 from spark_ckpt.plan._build import (
     BuildContext,
@@ -28,13 +31,16 @@ from spark_ckpt.plan._build import (
     source_specs,
 )
 from spark_ckpt.plan._memory_table import make_table, with_folder
-from spark_ckpt.plan._spark_location import files_at, spark_location
+from spark_ckpt.plan._spark_location import as_spark_writes, files_at, own_location, spark_location
 from spark_ckpt.plan._spark_streams import in_order
 from spark_ckpt.plan._wiring import event_time
 from spark_ckpt.plan.batch_functions import BatchFunction, as_sinks, deliverer_of, thread_of, with_functions_last
-from spark_ckpt.plan.lineage import OperatorNode, in_plan_order
+from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, SparkStreamNode
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
 from spark_ckpt.plan.spark_errors import ConfigRefusedAsInSparkError, already_active
+from spark_ckpt.protocol.migration import Migration
+from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.restore_plan import RestorePlan
 from spark_ckpt.runtime.datasource import sink_class_of
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.sources.base import finds_within_s
@@ -67,64 +73,128 @@ class Running:
     """What is there now is found by all sources after so long at most."""
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked for, with names for all that takes part."""
+
+    spark: Any
+    config: JobConfig
+    job: str
+    lineage: Lineage
+    sources: dict[SourceNode, str]
+    streams: dict[SparkStreamNode, str]
+    uids: dict[OperatorNode, str]
+    sinks: tuple[SinkSpec, ...]
+    functions_last: list[tuple[Any, dict[str, str]]]
+    location: str
+    """Spark's own, as it was given."""
+    output_mode: str
+    migrations: tuple[Migration, ...]
+
+    @classmethod
+    def of(cls, request: StartRequest) -> _Asked:
+        spark, lineage = request.df._session.spark, request.df._lineage.in_mode(request.output_mode)
+        config, job = _job_config(request)
+        requests = with_functions_last(request.sinks)
+        asked = with_folder(as_sinks(requests, config, job, request.df.schema), job_url(config, job))
+        checked = checked_sinks(asked, replacing=request.output_mode == "complete")
+        sources = name_sources(lineage)
+        return cls(
+            spark,
+            config,
+            job,
+            lineage,
+            sources,
+            name_streams(lineage),
+            name_operators(lineage, sources, config.require_uid),
+            tuple(with_job_storage(sink, config) for sink in checked),
+            requests,
+            spark_location(spark, request.location, config, job),
+            request.output_mode,
+            request.df._session.migrations.steps(),
+        )
+
+    def spelled(self, location: str) -> str:
+        """``location``, as records have it, as Spark is to get it."""
+        given = location == one_spelling(self.location)
+        return self.location if given else as_spark_writes(self.spark, location, self.config, self.job)
+
+    def _topology(self) -> Topology:
+        key_groups = self.config.max_parallelism
+        return query_topology(self.lineage, self.sources, self.sinks, key_groups, self.uids, self.output_mode)
+
+    def plan(self, output: pa.Schema) -> JobPlan:
+        can_move = all(stream.takes_position for stream in self.streams)
+        tables = {t: layout.table_schema for node, uid in self.uids.items() for t, layout in node.tables(uid).items()}
+        return JobPlan(
+            self.job,
+            self.config,
+            one_spelling(self.location),
+            query_topology(
+                self.lineage, self.sources, self.sinks, self.config.max_parallelism, self.uids, self.output_mode
+            ),
+            self.sinks,
+            output,
+            tables,
+            int(self.spark.conf.get("spark.sql.shuffle.partitions")),
+            files_at=lambda at: files_at(self.spark, self.spelled(at)),
+            own_location=partial(own_location, self.spark, self.location, self.config, self.job) if can_move else None,
+            migrations=self.migrations,
+        )
+
+
+def plan_restore(request: StartRequest, with_sinks: bool = True) -> RestorePlan:
+    """What a start would make of the job. Writes nothing; raises as a start does ahead of its claim. ``with_sinks``:
+    those of the request are meant; else the job keeps its own."""
+    return dry_run(_Asked.of(request).plan(request.df._arrow_schema()), with_sinks)
+
+
 def start_query(request: StartRequest) -> Running:
-    """Start the streaming query of a wrapped DataFrame."""
-    spark, lineage = request.df._session.spark, request.df._lineage.in_mode(request.output_mode)
-    config, job = _job_config(request)
-    location = spark_location(spark, request.location, config, job)
-    sources, streams = name_sources(lineage), name_streams(lineage)
-    requests = with_functions_last(request.sinks)
-    asked = with_folder(as_sinks(requests, config, job, request.df.schema), job_url(config, job))
-    checked = checked_sinks(asked, replacing=request.output_mode == "complete")
-    sinks = tuple(with_job_storage(sink, config) for sink in checked)
-    uids = name_operators(lineage, sources, config.require_uid)
-    topology = query_topology(lineage, sources, sinks, config.max_parallelism, uids)
-    plan = JobPlan(
-        job,
-        config,
-        one_spelling(location),
-        topology,
-        sinks,
-        request.df._arrow_schema(),
-        {table: layout.table_schema for node, uid in uids.items() for table, layout in node.tables(uid).items()},
-        int(spark.conf.get("spark.sql.shuffle.partitions")),
-        location_files=files_at(spark, location),
-        migrations=request.df._session.migrations.steps(),
-    )
-    _tell_uids(job, uids)
-    _make_way(spark, request.query_name, job)
+    """Start the streaming query of a translated DataFrame."""
+    asked = _Asked.of(request)
+    plan = asked.plan(request.df._arrow_schema())
+    _tell_uids(asked.job, asked.uids)
+    _make_way(asked.spark, request.query_name, asked.job)
     with FirstBeats() as beats:
-        run = replace(begin(plan, beats.on_claim), in_plan=tuple(uids[o] for o in in_plan_order(lineage.operators)))
-        _tell_restored(run)
-        format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in job)}_{run.generation}"
-        root, told, time = request.df._recipe, lineage.told_watermarks, event_time(spark.conf, plan.spark_folder)
-
-        def build(names: tuple[str, ...]) -> tuple[Any, tuple[Operation, ...]]:
-            specs = source_specs(run, lineage, sources, uids, no_data_batches(spark.conf), plan.location, names)
-            ctx = BuildContext(
-                spark, format_name, run, specs, root, request.output_mode, uids, told, streams, plan.location, time
-            )
-            return sink_input(ctx, root)
-
-        df, operations = in_order(build, tuple(streams.values()))
-        spark.dataSource.register(sink_class_of(format_name, run, sinks, request.df._arrow_schema(), operations))
-        name = request.query_name or job
+        run = begin(plan, beats.on_claim)
+        _tell_restored(run, plan.location)
+        format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in asked.job)}_{run.generation}"
+        df, operations = _rows(asked, request, run, plan.spark_folder(run.location), format_name)
+        sink = sink_class_of(format_name, run, asked.sinks, request.df._arrow_schema(), operations)
+        asked.spark.dataSource.register(sink)
+        name = request.query_name or asked.job
         writer = df.writeStream.format(format_name).outputMode("append").queryName(name)
-        writer = writer.option("checkpointLocation", spark_path(location))
+        writer = writer.option("checkpointLocation", spark_path(asked.spelled(run.location)))
         if request.trigger:
             writer = writer.trigger(**request.trigger)
         remember_run(name, run)
-        deliverer = deliverer_of(spark, format_name, run, requests, sinks)
-        with SessionConfs(spark, plan.location):
+        deliverer = deliverer_of(asked.spark, format_name, run, asked.functions_last, asked.sinks)
+        with SessionConfs(asked.spark, run.location):
             query = writer.start()
         beats.hand_over(lambda: bool(query.isActive))
-    end_when_drained(query, JobRecords(run.url, config), run.drained)
+    end_when_drained(query, JobRecords(run.url, asked.config), run.drained)
     remember_run(name, run, str(query.runId))
     if deliverer is not None:
-        deliverer.start(query, thread_of(spark))
-    make_table(spark, name, sinks[0], request.df.schema)
-    within_s = max((finds_within_s(source.inner, source.options) for source in sources), default=0.0)
-    return Running(query, run, sinks, deliverer, within_s)
+        deliverer.start(query, thread_of(asked.spark))
+    make_table(asked.spark, name, asked.sinks[0], request.df.schema)
+    within_s = max((finds_within_s(source.inner, source.options) for source in asked.sources), default=0.0)
+    return Running(query, run, asked.sinks, deliverer, within_s)
+
+
+def _rows(
+    asked: _Asked, request: StartRequest, run: RunSpec, folder: SparkFolder, format_name: str
+) -> tuple[Any, tuple[Operation, ...]]:
+    """What the sink's writer gets from Spark, and the operations it does first."""
+    spark, lineage, root = asked.spark, asked.lineage, request.df._recipe
+    time, uids = event_time(spark.conf, folder), asked.uids
+
+    def build(names: tuple[str, ...]) -> tuple[Any, tuple[Operation, ...]]:
+        specs = source_specs(run, lineage, asked.sources, uids, no_data_batches(spark.conf), run.location, names)
+        told, mode = lineage.told_watermarks, request.output_mode
+        ctx = BuildContext(spark, format_name, run, specs, root, mode, uids, told, asked.streams, run.location, time)
+        return sink_input(ctx, root)
+
+    return in_order(build, tuple(asked.streams.values()))
 
 
 def _job_config(request: StartRequest) -> tuple[JobConfig, str]:
@@ -186,9 +256,10 @@ def _tell_uids(job: str, uids: dict[OperatorNode, str]) -> None:
         _log.info("Job %s: the keyed operators are %s.", job, names)
 
 
-def _tell_restored(run: RunSpec) -> None:
-    """Who gave an empty location as one does in Spark, to begin anew, is told that the job goes on all the same."""
-    if run.restored_from is not None and run.origin == run.generation and run.config.restore == "auto":
+def _tell_restored(run: RunSpec, given: str) -> None:
+    """Who has ``given`` an empty location, as one does in Spark to begin anew, is told that the job goes on."""
+    begins = run.restored_from is not None and run.origin == run.generation and run.config.restore == "auto"
+    if begins and run.location == given:
         _log.warning(
             "Job %s: the Spark location is empty, so the job goes on from its checkpoint %d, and what that has read is "
             'not read again. To begin anew: .option("restore", "none"), or another name.', run.job, run.restored_from,

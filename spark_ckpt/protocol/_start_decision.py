@@ -18,6 +18,7 @@ from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.types import Committable
 
 AUTO, NONE = "auto", "none"
+SAFE, ASK = "safe", "ask"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ class StartFacts:
     hooks. ``refused``: the ``aborted/`` records of cause SINK_REFUSED. ``may_empty``: whether this start can empty its
     location; Spark must not have read it yet.
     ``accepted``: what sinks may show by hand. ``newest_known``: the largest id in ``checkpoints/``, whatever
-    stands there, and in ``committed/``. ``migrations``: what the user says of state that changes.
+    stands there, and in ``committed/``. ``migrations``: what the user says of state that changes. ``may_move``: whether
+    this start can begin at another Spark location than the one it was given. ``approve``: SAFE, ASK or AUTO, what
+    becomes of a start that would lose something.
     """
 
     restore: str | int
@@ -66,6 +69,8 @@ class StartFacts:
     accepted: tuple[AcceptedRecord, ...] = ()
     newest_known: int = 0
     migrations: tuple[Migration, ...] = ()
+    may_move: bool = False
+    approve: str = SAFE
 
 
 @dataclass(frozen=True)
@@ -96,8 +101,9 @@ class RestoreFrom:
     location if ``gave_up`` names the origin that was there (:mod:`spark_ckpt.protocol._refusal`), ``abort``, write
     ``aborted/`` (cause LOST) for ``abort_triggers``, delete the batch records of ``drop_origins``. See
     :func:`spark_ckpt.protocol.startup.start_job`, which does it.
-    ``fresh_uids`` start empty; ``dropped_uids`` are in the checkpoint and not in the query; of ``uncompared`` ones the
-    checkpoint does not say what their state is made of.
+    ``changed``: why the location's batches cannot be gone on with, where the query is another one; the new origin has
+    a location of its own. ``fresh_uids`` start empty; ``dropped_uids`` are in the checkpoint and not in the query; of
+    ``uncompared`` ones the checkpoint does not say what their state is made of.
     """
 
     checkpoint: CompletionRecord
@@ -109,6 +115,7 @@ class RestoreFrom:
     dropped_uids: tuple[str, ...] = ()
     uncompared: tuple[str, ...] = ()
     gave_up: int | None = None
+    changed: str | None = None
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,18 @@ def _made(one: Facts, other: Facts) -> tuple[str, ...]:
 def carried_over(old: Topology, new: Topology, generation: int | None) -> Topology:
     """``new``, with what is known of how the state of ``old`` is written. ``generation``: goes on at Spark's location,
     whose own state knows nothing of what begins with it; None: begins at an empty one."""
-    carried = {uid: _carried(uid, facts, old, new, generation) for uid, facts in new.operators.items()}
+    carried = {
+        uid: {**_carried(uid, facts, old, new, generation), **_waited(old.operators.get(uid, {}), facts)}
+        for uid, facts in new.operators.items()
+    }
     return replace(new, operators=carried)
+
+
+def _waited(was: Facts, now: Facts) -> Facts:
+    """Groups that waited for the end of their time in output mode append come out at it in mode update, too: no row may
+    come to them any more."""
+    waited = now.get("mode") == "update" and ("waited" in was or was.get("mode") == "append")
+    return {"waited": True} if waited else {}
 
 
 def _carried(uid: str, now: Facts, old: Topology, new: Topology, generation: int | None) -> Facts:

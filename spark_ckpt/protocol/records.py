@@ -75,9 +75,13 @@ class Topology(_Record):
     compared). Older records lack the last two. Each family of an operator, a state table with many rows a key, is one
     of them by its own name. Those whose columns may change tell more (:mod:`spark_ckpt.protocol.evolution`): ``types``,
     column by column; ``from_start``, those that cannot be added; ``results``, what comes out and of which columns.
-    Where the uid was derived and not given, ``derived`` are the sources whose rows reach the operator.
+    Where the uid was derived and not given, ``derived`` are the sources whose rows reach the operator, and
+    ``stands_in`` a mark of the plan in front of it. ``mode``: the output mode of an operator that follows it;
+    ``waited``: it is update, and was append.
 
-    ``weight_total`` is the sum of ``inputs * key_groups`` over the streams that end at the sink.
+    ``weight_total`` is the sum of ``inputs * key_groups`` over the streams that end at the sink. ``in_plan``: the keyed
+    operators in the order of Spark's plan, by which its state store numbers them (older records lack it). ``reads``:
+    what each source reads, its kind first, without secrets. ``derived_sources``: those whose uid was not given.
     """
 
     key_groups: Count
@@ -85,6 +89,9 @@ class Topology(_Record):
     sources: tuple[str, ...]
     operators: Mapping[str, Mapping[str, Any]]
     sinks: tuple[str, ...]
+    in_plan: tuple[str, ...] = later(())
+    reads: Mapping[str, str] = later(factory=dict)
+    derived_sources: tuple[str, ...] = later(())
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,8 @@ class GenerationRecord(_Record):
 
     Its owner creates it with ``origin`` UNDECIDED (a claim, which fences the others) before it reads the facts, and
     replaces it when it has decided, or was REFUSED. ``settings``: what its checkpoints are taken by, as text.
-    ``gave_up``: the origin that was at the same location before, whose open rows a sink refused.
+    ``gave_up``: the origin that was at the same location before, whose open rows a sink refused. ``given_location``:
+    the location that the user gave, if ``spark_location`` is one that a start chose, as the query had changed.
     """
 
     generation: Count
@@ -107,6 +115,7 @@ class GenerationRecord(_Record):
     life: str = later("")
     settings: Mapping[str, str] = later(factory=dict)
     gave_up: int | None = later(None)
+    given_location: str = later("")
 
     GONE: ClassVar = frozenset({"restored_path"})
 

@@ -5,6 +5,8 @@ Spark location                  decision
 ==============================  =========================================================================
 has planned batches             go on there, with the restore decision its first opener took, if the job
                                 has not been started elsewhere since; else refuse
+has planned batches of another  restore the location's newest checkpoint at a location that this start
+query                           chooses, if the query fits that; else refuse
 has batches with rows that a    as if it were empty, from where its origin stood, whatever ``restore`` says: see
 sink refused                    :mod:`spark_ckpt.protocol._refusal`
 empty, ``restore=auto``         restore the newest checkpoint of the job's current line; fresh if it has
@@ -27,8 +29,10 @@ from dataclasses import replace
 
 from spark_ckpt.protocol._refusal import Left, keeps_from_leaving, leaves
 from spark_ckpt.protocol._start_decision import (
+    ASK,
     AUTO,
     NONE,
+    SAFE,
     Decision,
     GoOn,
     RestoreFrom,
@@ -57,15 +61,31 @@ def decide_start(facts: StartFacts) -> Decision:
     chosen = _choose(facts) if left is None else _leave(facts, left)
     if isinstance(chosen, Refuse):
         return chosen
-    commit, abort, origins = _clean_up(facts)
     gave_up = left.origin if left else None
-    if chosen is None:
-        return _sinks_exist(facts, commit) or StartFresh(commit, abort, facts.open_triggers, origins, gave_up)
+    if chosen is not None:
+        return _restore(facts, chosen, gave_up)
+    commit, abort, origins = _clean_up(facts)
+    return _sinks_exist(facts, commit) or StartFresh(commit, abort, facts.open_triggers, origins, gave_up)
+
+
+def _restore(
+    facts: StartFacts, chosen: CompletionRecord, gave_up: int | None = None, changed: str | None = None
+) -> RestoreFrom | Refuse:
     fit = fit_topology(chosen.topology, facts.topology, facts.allow_non_restored, facts.migrations, chosen.checkpoint)
     if isinstance(fit, Refuse):
         return fit
+    commit, abort, origins = _clean_up(facts)
     restore = RestoreFrom(
-        chosen, commit, abort, facts.open_triggers, origins, fit.fresh_uids, fit.dropped_uids, fit.uncompared, gave_up
+        chosen,
+        commit,
+        abort,
+        facts.open_triggers,
+        origins,
+        fit.fresh_uids,
+        fit.dropped_uids,
+        fit.uncompared,
+        gave_up,
+        changed,
     )
     return _sinks_exist(facts, commit) or _hook_gone(facts, chosen) or restore
 
@@ -73,7 +93,7 @@ def decide_start(facts: StartFacts) -> Decision:
 # --- going on at the same location ---------------------------------------------------------------------------
 
 
-def _go_on(facts: StartFacts) -> GoOn | Refuse:
+def _go_on(facts: StartFacts) -> GoOn | RestoreFrom | Refuse:
     here = [g for g in facts.generations if g.origin > 0 and g.origin == facts.location.origin]
     if not here:
         return Refuse(
@@ -86,24 +106,37 @@ def _go_on(facts: StartFacts) -> GoOn | Refuse:
     first = min(here, key=lambda g: g.generation)
     own = [c for c in facts.completions if c.origin == first.origin]
     newest = max(own, key=lambda c: c.checkpoint, default=None)
+    restored = _find(facts, first.restored_from)
     was = _last_to_run(facts, here, first).topology
-    return (
+    refused = (
         _moved_on(facts, latest)
         or refuse_to_go_on(facts.damage, facts.completions, facts.batches, here, _committed(facts))
         or _rolled_back(facts, newest)
-        or same_topology(was, facts.topology, facts.migrations)
+    )
+    changed = same_topology(was, facts.topology, facts.migrations)
+    if refused is None and changed is not None:
+        return _move(facts, changed, newest or restored)
+    return (
+        refused
         or _restored_gone(facts, first)
-        or _hook_gone(facts, newest or _find(facts, first.restored_from))
+        or _hook_gone(facts, newest or restored)
         or GoOn(
             origin=first.origin,
-            restored=_find(facts, first.restored_from),
+            restored=restored,
             adopt=newest if newest and newest.batch > _committed(facts) else None,
             commit=uncommitted(facts.completions, facts.committed),
             uncompared=uncompared(was, facts.topology),
-            newest=newest or _find(facts, first.restored_from),
+            newest=newest or restored,
             was=was,
         )
     )
+
+
+def _move(facts: StartFacts, changed: Refuse, newest: CompletionRecord | None) -> RestoreFrom | Refuse:
+    """The query is another one: what Spark keeps here is of no use to it, and the newest checkpoint is."""
+    if newest is None or not facts.may_move:
+        return changed
+    return _restore(facts, newest, changed=changed.reason)
 
 
 def _last_to_run(facts: StartFacts, here: list[GenerationRecord], first: GenerationRecord) -> GenerationRecord:
@@ -287,8 +320,10 @@ def _find(facts: StartFacts, checkpoint: int | None) -> CompletionRecord | None:
 
 
 __all__ = [
+    "ASK",
     "AUTO",
     "NONE",
+    "SAFE",
     "Decision",
     "Fit",
     "GoOn",

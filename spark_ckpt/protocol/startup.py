@@ -2,9 +2,11 @@
 
 CreateGeneration (a claim), ReadStartFacts,
 PutBack (each checkpoints/K that is lost and has a copy; then back to ReadStartFacts),
-ReadSinks (if the job was started before); where one is ahead of the folder, and that is accepted: CreateVoid of the
+ReadSinks (if the job was started before); AwaitApproval (if the start would lose something, and is to ask), then back
+to ReadStartFacts; where one is ahead of the folder, and that is accepted: CreateVoid of the
 open triggers and of what it shows, then back to ReadStartFacts,
 restoring or fresh: CreateVoid (each open trigger; back to ReadStartFacts if one completed meanwhile),
+ChooseLocation (if the query is another one than that of the location's batches),
 WriteGeneration (the decision), CommitSinks ... AppendHistory (each completion not confirmed as committed),
 EmptyLocation (if rows that its batches staged were refused),
 restoring or fresh: AbortSink (what nobody will commit), WriteAborted (each open trigger), DropBatches
@@ -34,7 +36,8 @@ from spark_ckpt.protocol.records import (
     Topology,
     VoidRecord,
 )
-from spark_ckpt.protocol.recovery import GoOn, Refuse, RestoreFrom, StartFacts, StartFresh, decide_start
+from spark_ckpt.protocol.recovery import ASK, GoOn, Refuse, RestoreFrom, StartFacts, StartFresh, decide_start
+from spark_ckpt.protocol.restore_plan import RestorePlan, plan_of
 from spark_ckpt.protocol.setback import (
     SinkFound,
     is_accepted,
@@ -46,6 +49,8 @@ from spark_ckpt.protocol.setback import (
 )
 from spark_ckpt.protocol.steps import (
     AbortSink,
+    AwaitApproval,
+    ChooseLocation,
     Created,
     CreateGeneration,
     CreateVoid,
@@ -88,6 +93,10 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
     # Stopped here: an undecided claim. It fences older drivers, which is right: this start was asked for.
     facts, decision, shown = yield from _decide(job, claim, now_ms)
     record = _decided(facts, _alive(facts, claim), decision)
+    if isinstance(decision, RestoreFrom) and decision.changed:
+        given = claim.given_location or claim.spark_location
+        record = replace(record, given_location=given, spark_location=(yield ChooseLocation(claim.generation)))
+        # Stopped before the record is written: the next start finds the location that was given, and chooses another.
     yield WriteGeneration(record)
     # Stopped here: if batches are planned at this location they go on as this record says; else a new start decides
     # anew. Either way what is left ends below.
@@ -125,6 +134,7 @@ def _decide(
     job: str, claim: GenerationRecord, now_ms: int
 ) -> Generator[Step, Any, tuple[StartFacts, _Goes, Mapping[str, SinkFound]]]:
     back = looked = False
+    approved: RestorePlan | None = None
     shown: Mapping[str, SinkFound] = {}
     while True:
         facts: StartFacts = yield ReadStartFacts(claim.generation)
@@ -148,6 +158,12 @@ def _decide(
             yield WriteGeneration(replace(alive, origin=REFUSED))
             # Stopped before this: the claim stays undecided, and other locations with batches refuse to go on.
             raise decision.error()
+        plan = plan_of(facts, decision)
+        if facts.approve == ASK and plan.loses and plan != approved:
+            yield AwaitApproval(claim.generation, plan)
+            # Stopped before it is approved: an undecided claim, and the next start asks anew.
+            approved = plan
+            continue  # the job may have completed a checkpoint since
         if isinstance(decision, GoOn) or (yield from _void(decision.abort_triggers, claim.generation, now_ms)):
             return facts, decision, shown
 

@@ -23,6 +23,7 @@ from spark_ckpt.protocol.records import (
     TableRef,
     VoidRecord,
 )
+from spark_ckpt.protocol.restore_plan import RestorePlan
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 
@@ -76,6 +77,23 @@ class WriteGeneration:
     """Write ``generations/g``, replacing this generation's own claim. Result: None."""
 
     record: GenerationRecord
+
+
+@dataclass(frozen=True)
+class AwaitApproval:
+    """Record what the start of ``generation`` would make of the job, and wait until a person approves it. Raises
+    ``FencedError`` when a newer start comes. Result: None."""
+
+    generation: int
+    plan: RestorePlan
+
+
+@dataclass(frozen=True)
+class ChooseLocation:
+    """Where Spark keeps its part of ``generation``, whose query cannot go on at the location that was given: a folder
+    that nobody used. Creates nothing. Result: the location, as records have it."""
+
+    generation: int
 
 
 @dataclass(frozen=True)
@@ -311,6 +329,8 @@ Step = (
     | PutBack
     | CreateVoid
     | WriteGeneration
+    | AwaitApproval
+    | ChooseLocation
     | EmptyLocation
     | WriteBatch
     | AbortSink

@@ -62,7 +62,7 @@ def fit_topology(
         return Refuse(
             f"the checkpoint holds state of {missing}: expected these uids in the query, found "
             f"{[*new.operators, *new.sources]}; add them, or set spark.ckpt.allowNonRestoredState to drop their state"
-            f"{_were_derived(old, missing)}",
+            f"{_were_derived(old, missing)}{_read_by_others(old, new, missing)}",
             True,
         )
     fresh = tuple(u for u in (*new.operators, *new.sources) if _begins_empty(u, old))
@@ -70,7 +70,11 @@ def fit_topology(
 
 
 def _derived_moved(old: Topology, new: Topology) -> Refuse | None:
-    """A derived uid is a place in the query. If operators came, went or moved, the one at a place may be another."""
+    """A derived uid is a place in the query. If sources or operators came, went or moved, the one at a place may be
+    another."""
+    swapped = _source_differs(old, new) or _derived_swapped(old, new)
+    if swapped is not None:
+        return swapped
     now = _derived(new)
     then = {uid: sources for uid, sources in _derived(old).items() if uid in now or uid not in new.operators}
     if not then or not now or then == now:
@@ -81,6 +85,40 @@ def _derived_moved(old: Topology, new: Topology) -> Refuse | None:
         f"uid that it had, such as uid({next(iter(then))!r}), and start at an empty Spark location",
         True,
     )
+
+
+def _source_differs(old: Topology, new: Topology) -> Refuse | None:
+    for uid, was in old.reads.items():
+        reads = new.reads.get(uid, was)
+        if reads.split()[0] != was.split()[0]:
+            return Refuse(
+                f"the source {uid!r} read {was}, and reads {reads} now: offsets of one kind mean nothing to another; "
+                "give the new source a uid of its own",
+                True,
+            )
+        if reads != was and uid in old.derived_sources and uid in new.derived_sources:
+            return Refuse(
+                f"the source uid {uid!r} was derived from the source's place in the query, which read {was}, and reads "
+                f'{reads} now: which source goes on from its offsets is not known; give that one option("uid", '
+                f"{uid!r}), and each other source a uid of its own",
+                True,
+            )
+    return None
+
+
+def _derived_swapped(old: Topology, new: Topology) -> Refuse | None:
+    """The operator of a derived uid stands where another one stood: they changed places."""
+    then, now = ({u: o["stands_in"] for u, o in t.operators.items() if "stands_in" in o} for t in (old, new))
+    at = {mark: uid for uid, mark in then.items()}
+    for uid, mark in now.items():
+        was = at.get(mark, uid)
+        if was != uid and then.get(uid, mark) != mark:
+            return Refuse(
+                f"the operator whose uid {uid!r} is derived from its place in the query is the one that was {was!r}: "
+                f"they changed places; give it uid({was!r}), and each other operator the uid that it had",
+                True,
+            )
+    return None
 
 
 def _derived(topology: Topology) -> dict[str, list[str]]:
@@ -100,6 +138,12 @@ def _were_derived(old: Topology, gone: Iterable[str]) -> str:
         f"; {derived} were derived from operators' kinds and places in the query: an operator that is still there gets "
         f"its state back with uid({derived[0]!r})"
     )
+
+
+def _read_by_others(old: Topology, new: Topology, gone: Iterable[str]) -> str:
+    """Where a source of the query reads what one that is missing read: most likely it is that one."""
+    found = [(was, now) for was in gone for now in new.reads if old.reads.get(was) == new.reads[now]]
+    return "".join(f'; what reads {old.reads[was]} goes on with option("uid", {was!r})' for was, _ in found)
 
 
 def _keep_key_groups(old: Topology) -> str:
@@ -150,15 +194,17 @@ def _of_operator(difference: Difference, table: str, now: Mapping[str, object], 
 
 
 def same_topology(old: Topology, new: Topology, migrations: Sequence[Migration] = ()) -> Refuse | None:
-    """A running location keeps its plan: Spark's own state belongs to it. Nor can a migration do anything there."""
+    """Whether Spark's own location can be gone on with: its offset log has a line for each source, in the order of the
+    plan, and its state store numbers the operators. Nor can a migration do anything there."""
     moved = _derived_moved(old, new)
     if moved is not None:
         return moved
     loose = {table for table in families_of_changed(old, new) if not is_variable(table, old, new)}
     move = "stop with a savepoint, or restore the newest checkpoint by starting at an empty location"
     for name, a, b, advice in (
-        ("sources", sorted(old.sources), sorted(new.sources), move),
+        ("sources", list(old.sources), list(new.sources), move),
         ("operators (uids)", sorted(set(old.operators) - loose), sorted(set(new.operators) - loose), move),
+        ("the order of operators in Spark's plan", list(old.in_plan or new.in_plan), list(new.in_plan), move),
         ("sinks", sorted(old.sinks), sorted(new.sinks), move),
         ("maxParallelism", old.key_groups, new.key_groups, _keep_key_groups(old)),
         ("streams at the sink", old.weight_total, new.weight_total, move),

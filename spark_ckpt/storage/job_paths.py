@@ -6,6 +6,7 @@ job.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 from urllib.parse import quote
 
@@ -19,6 +20,8 @@ RecordFolder = Literal[
     "aborted",
     "abandoned",
     "accepted",
+    "plans",
+    "approved",
     "requests",
     "answers",
     "drained",
@@ -50,6 +53,11 @@ class JobPaths:
     def spark(self) -> str:
         """Spark's own folder, if the user names no other."""
         return f"{self.url}/spark"
+
+    @staticmethod
+    def is_spark(folder: str) -> bool:
+        """Whether ``folder``, of the job's folder, is one of Spark's, by default or of a query that had changed."""
+        return re.fullmatch(r"spark(-\d+)?", folder) is not None
 
     @property
     def states(self) -> str:
@@ -120,6 +128,15 @@ class JobPaths:
     @staticmethod
     def accepted(checkpoint: int, sink: str) -> str:
         return f"accepted/{checkpoint:010d}-{quote(sink, safe='')}.json"
+
+    @staticmethod
+    def plan(generation: int) -> str:
+        """What the start of ``generation``, which waits, would make of the job."""
+        return f"plans/{id_name(generation)}"
+
+    @staticmethod
+    def approved(generation: int) -> str:
+        return f"approved/{id_name(generation)}"
 
     @staticmethod
     def batch(name: str) -> str:

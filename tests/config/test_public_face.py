@@ -134,7 +134,7 @@ def test_a_chain_of_calls_keeps_its_types() -> None:
     assert returns(spark_ckpt.CkptDataStreamReader, "load") == "DataFrame"
     assert returns(Added, "topN") == returns(Added, "uid") == "DataFrame"
     assert returns(spark_ckpt.CkptSession, "writeStream") == "CkptDataStreamWriter"
-    assert returns(spark_ckpt.CkptDataStreamWriter, "start") == "CkptQuery"
+    assert returns(spark_ckpt.CkptDataStreamWriter, "start") == "CkptQuery | RestorePlan"
 
 
 def test_every_name_that_is_exported_is_there_and_no_other() -> None:

@@ -114,7 +114,8 @@ def test_what_is_chained_returns_itself(cls: type) -> None:
     sparks, result, ends = CHAINS[cls]
     for name in methods(sparks):
         returns = inspect.getattr_static(cls, name).__annotations__["return"]
-        assert returns == (result if name in ends else cls.__name__), name
+        found = returns.removesuffix(" | RestorePlan")  # of a dry run, by an overload
+        assert found == (result if name in ends else cls.__name__), name
 
 
 @pytest.mark.parametrize("method", ["csv", "json", "orc", "parquet", "text", "xml"])

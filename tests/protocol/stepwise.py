@@ -189,7 +189,7 @@ class Shell(JobIO):
             disk.put(f"{here.path}/offsets/{batch}", "\n".join(lines).encode())
         specs = sink_specs(self.topology.sinks)
         plan = JobPlan(JOB, OPTIONS, url(here.path), self.topology, specs, pa.schema([]))
-        return read_facts(self.records, plan, generation, self.restore)
+        return read_facts(self.records, plan, plan.spark_folder(plan.location), generation, self.restore)
 
     def _AppendHistory(self, step: Any) -> None:
         self.job_under_test.history.append(step)

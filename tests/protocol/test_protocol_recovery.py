@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_ckpt.protocol.evolution import carried_over
 from spark_ckpt.protocol.records import (
     REFUSED,
     UNDECIDED,
@@ -266,9 +267,101 @@ def test_a_location_that_was_set_back_is_refused():
         ({"operators": {"x": {**X, "state": "n double"}}}, "state schema"),
     ],
 )
-def test_a_changed_query_at_the_same_location_is_refused(changed, text):
+def test_a_changed_query_whose_location_cannot_be_left_is_refused(changed, text):
     decision = decide_start(facts(location=HERE, topology=replace(TOPOLOGY, **changed)))
     assert refused(decision, text, "expected", "found").topology
+
+
+@pytest.mark.parametrize(
+    ("changed", "fresh", "dropped"),
+    [
+        ({"sources": ("b", "a")}, (), ()),
+        ({"in_plan": ("y", "x"), "operators": {"x": X, "y": X}}, ("y",), ()),
+        ({"operators": {"x": X, "y": X}}, ("y",), ()),
+        ({"sources": ("a",)}, (), ("b",)),
+        ({"sources": ("c", "a", "b")}, ("c",), ()),
+        ({"sinks": ("s",)}, (), ()),
+        ({"weight_total": 4}, (), ()),
+    ],
+)
+def test_a_changed_query_restores_the_newest_checkpoint_elsewhere(changed, fresh, dropped):
+    here = facts(
+        location=HERE, topology=replace(TOPOLOGY, **changed), may_move=True, allow_non_restored=True, open_triggers=(4,)
+    )
+    decision = decide_start(here)
+    assert isinstance(decision, RestoreFrom)
+    assert decision.changed.startswith("the query at this location changed")
+    assert decision.checkpoint.checkpoint == 3
+    assert (decision.fresh_uids, decision.dropped_uids) == (fresh, dropped)
+    assert (decision.abort_triggers, decision.drop_origins) == ((4,), (1,))
+
+
+def test_operators_that_changed_places_leave_the_location():
+    """Spark's state store numbers them. Records of before do not say it."""
+    two = replace(TOPOLOGY, operators={"x": X, "y": X})
+    for then, moves in ((("x", "y"), True), (("y", "x"), False), ((), False)):
+        ran = replace(two, in_plan=then)
+        done = tuple(completion(k, topology=ran) for k in (1, 2, 3))
+        here = facts(location=HERE, generations=(generation(1, topology=ran),), completions=done, may_move=True)
+        decision = decide_start(replace(here, topology=replace(two, in_plan=("y", "x"))))
+        assert isinstance(decision, RestoreFrom if moves else GoOn), then
+
+
+OTHER_SINKS = replace(TOPOLOGY, sinks=("s",))
+
+
+@pytest.mark.parametrize(
+    "without",
+    [
+        {"allow_non_restored": False, "topology": replace(TOPOLOGY, sources=("a",))},  # it would drop a state
+        {"topology": OTHER_SINKS, "completions": (), "committed": frozenset()},  # there is nothing to restore
+        {"topology": replace(TOPOLOGY, operators={"x": {**X, "state": "n double"}})},
+        {"topology": OTHER_SINKS, "generations": (generation(1), generation(2))},  # it went on there
+        {"topology": OTHER_SINKS, "completions": (completion(3, batch=7),)},  # the location was set back
+    ],
+)
+def test_a_changed_query_is_refused_where_something_would_be_lost(without):
+    assert isinstance(decide_start(facts(**{"location": HERE, "may_move": True, **without})), Refuse)
+
+
+def test_a_source_of_another_kind_does_not_go_on_from_the_offsets():
+    old = replace(TOPOLOGY, reads={"a": "files path=/a"})
+    refused(
+        fit_topology(old, replace(TOPOLOGY, reads={"a": "kafka subscribe=t"}), True), "'a'", "files", "kafka", "uid"
+    )
+    assert not isinstance(fit_topology(old, replace(TOPOLOGY, reads={"a": "files path=/moved"}), True), Refuse)
+
+
+def test_operators_without_uids_that_changed_places_are_refused():
+    """Both keep the same, so that nothing else tells."""
+    one, two, three = ({**X, "derived": ["a"], "stands_in": mark} for mark in ("1", "2", "3"))
+    old = replace(TOPOLOGY, operators={"count-0": one, "count-1": two})
+    refused(
+        fit_topology(old, replace(old, operators={"count-0": two, "count-1": one}), True), "changed places", "count-1"
+    )
+    assert not isinstance(fit_topology(old, replace(old, operators={"count-0": three, "count-1": two}), True), Refuse)
+    assert not isinstance(fit_topology(old, old, True), Refuse)
+
+
+def test_groups_that_waited_in_mode_append_are_known_in_mode_update():
+    modes = [replace(TOPOLOGY, operators={"x": {**X, "mode": m}}) for m in ("append", "update", "complete")]
+    append, update, complete = modes
+    later = carried_over(append, update, 2)
+    assert later.operators["x"]["waited"]
+    assert carried_over(later, update, None).operators["x"]["waited"]
+    for now, was in ((update, update), (append, later), (complete, append)):
+        assert "waited" not in carried_over(was, now, 3).operators["x"]
+
+
+def test_what_a_derived_source_reads_tells_it_from_another():
+    """Its uid is its place in the query."""
+    old = replace(TOPOLOGY, reads={"a": "files path=/a"}, derived_sources=("a",))
+    other = replace(TOPOLOGY, reads={"a": "files path=/b"}, derived_sources=("a",))
+    refused(fit_topology(old, other, True), "'a'", "path=/a", "path=/b", "uid")
+    given = fit_topology(old, replace(other, derived_sources=()), False)
+    assert not isinstance(given, Refuse), "its uid is given now: its user says which it is"
+    moved = replace(TOPOLOGY, sources=("c", "b"), reads={"c": "files path=/a"}, derived_sources=("c",))
+    refused(fit_topology(old, moved, False), "holds state of ['a']", """path=/a goes on with option("uid", 'a')""")
 
 
 # --- topology --------------------------------------------------------------------------------------------------

@@ -100,6 +100,54 @@ def test_a_start_stopped_anywhere_is_done_by_the_next(step, when):
     assert not job.records.batches()
 
 
+class Changed(Shell):
+    """Spark's part of a query that is another one than that at the location begins at ``spark-<generation>``."""
+
+    def _facts(self, generation):
+        return replace(super()._facts(generation), may_move=True)
+
+    def _ChooseLocation(self, step):
+        return f"simulated://spark-{step.generation}"
+
+
+CHANGED = replace(TOPOLOGY, sources=("source1", "source0"))
+
+
+def changed(job):
+    here = Location("spark0", {1: {"source0": {"origin": 1}}})
+    return job.start("spark0", CHANGED, shell=Changed(job, CHANGED, here))
+
+
+def test_a_changed_query_begins_at_a_location_of_its_own_from_the_newest_checkpoint():
+    job = Folder()
+    started = changed(job)
+    record = started.generation
+    assert (record.origin, record.restored_from) == (2, 1)
+    assert (record.spark_location, record.given_location) == ("simulated://spark-2", "simulated://spark0")
+    assert job.records.get("generations", 2) == record
+    assert (job.sink.committed, set(job.sink.staged)) == ({b"done"}, set())
+    assert job.records.voids() == {2}
+
+
+@pytest.mark.parametrize("step", ["ChooseLocation", "WriteGeneration", "CommitSink", "AbortSink", "DropBatches"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_changed_start_stopped_anywhere_is_done_by_the_next(step, when):
+    """Which looks where the one before went."""
+    job = Folder()
+    job.world.stop_at = f"{when} {step}"
+    with pytest.raises(Crash):
+        changed(job)
+    left = job.records.get("generations", 2)
+    if left.given_location:
+        there = left.spark_location.removeprefix("simulated://")
+        started = job.start(there, CHANGED, shell=Changed(job, CHANGED, Location(there)))
+    else:
+        started = changed(job)
+    assert (started.generation.origin, started.generation.restored_from) == (3, 1)
+    assert (job.sink.committed, set(job.sink.staged)) == ({b"done"}, set())
+    assert not job.records.batches()
+
+
 def test_a_completion_that_slips_in_before_the_void_is_restored():
     job = Folder()
     slipped = replace(job.done, checkpoint=2, committables=(Committable("append", Epoch(2), b"open"),))

@@ -39,35 +39,13 @@ def empty(tmp_path: Path) -> str:
     return str(tmp_path / "empty")
 
 
-def test_more_sources_go_on_from_an_empty_location(
-    ckpt: Any, source: Input, new_input: NewInput, job: Job, empty: str
-) -> None:
-    more = new_input("more", SCHEMA)
-    more.add(("a", 100))
-    both = totals(source.stream(ckpt).union(more.stream(ckpt)))
-    with pytest.raises(TopologyError, match=r"expected sources .* starting at an empty location"):
-        job.start(both, "k")
-    job.run(both, "k", checkpointLocation=empty)
-    assert job.rows() == [("a", 3, 103), ("b", 1, 10)]
-
-
-def test_another_sink_goes_on_from_an_empty_location(ckpt: Any, source: Input, job: Job, tmp_path: Path) -> None:
-    other = Job(tmp_path / "other")
-    with pytest.raises(TopologyError, match=r"expected sinks .* starting at an empty location"):
-        other.start(totals(source.stream(ckpt)), "k", uid="other")
-    source.add(("a", 4))
-    other.run(totals(source.stream(ckpt)), "k", uid="other", checkpointLocation=str(tmp_path / "empty"))
-    assert other.rows() == [("a", 3, 7)]
-
-
 def test_another_uid_begins_empty_where_that_is_allowed(ckpt: Any, source: Input, job: Job, empty: str) -> None:
     renamed = totals(source.stream(ckpt), "sums")
-    with pytest.raises(TopologyError, match=r"expected operators .* starting at an empty location"):
-        job.start(renamed, "k")
-    with pytest.raises(TopologyError, match=r"set spark\.ckpt\.allowNonRestoredState to drop their state"):
-        job.start(renamed, "k", checkpointLocation=empty)
+    for place in ({}, {"checkpointLocation": empty}):
+        with pytest.raises(TopologyError, match=r"set spark\.ckpt\.allowNonRestoredState to drop their state"):
+            job.start(renamed, "k", **place)
     source.add(("a", 4))
-    job.run(renamed, "k", checkpointLocation=empty, allowNonRestoredState="true")
+    job.run(renamed, "k", allowNonRestoredState="true")
     assert job.rows() == [("a", 1, 4), ("b", 1, 10)]
 
 

@@ -35,7 +35,8 @@ def test_what_an_older_driver_completes_meanwhile_is_open_or_complete_and_never_
     job.records.store.delete(JobPaths.committed(late.checkpoint))
     records = Overtaken(job.run.url, job.config)
     records.late = late
-    facts = read_facts(records, job.plan("auto", "elsewhere"), 99, "auto")
+    plan = job.plan("auto", "elsewhere")
+    facts = read_facts(records, plan, plan.spark_folder(plan.location), 99, "auto")
     assert late.checkpoint in facts.open_triggers
     assert late.checkpoint not in {c.checkpoint for c in facts.completions}
 

@@ -115,6 +115,9 @@ class Walk(Translation):
     def rows(self, node: JavaObject) -> Rows:
         beside, self.steps = self.steps, []
         made = self._located(node)
+        for operator in made.lineage.operators:
+            if operator.uid is None and not operator.stands_in:
+                operator.marked(str(node.canonicalized()))
         step = Step(kind_of(node), partial(node.simpleString, _FIELDS), self.steps, made.lineage)
         self.steps = [*beside, step]
         return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,8 @@ class WindowedAggregate(AggregateFunction):
     timeout = "EventTimeTimeout"
     late_by_key = True
     append = True
+    waited = False
+    """Some windows waited for their end in output mode append, and come out then though the mode is update now."""
 
     def __init__(self, *args: Any, window: str, size_us: int, slide_us: int | None = None, **kwargs: Any) -> None:
         self.window, self.size_us, self.slide_us = window, size_us, slide_us
@@ -40,6 +43,11 @@ class WindowedAggregate(AggregateFunction):
         made = super().in_mode(mode)
         assert isinstance(made, WindowedAggregate)
         made.append = mode == "append"
+        return made
+
+    def with_waiting(self) -> WindowedAggregate:
+        made = copy(self)
+        made.waited = True
         return made
 
     def event_times(self, rows: pa.Table) -> pa.ChunkedArray:
@@ -74,7 +82,10 @@ class WindowedAggregate(AggregateFunction):
         return Changed(changed.output, changed.state, changed.write, touched.timed_out, timeouts)
 
     def _emitted(self, touched: Touched, has_rows: np.ndarray) -> np.ndarray:
-        return touched.timed_out if self.append else super()._emitted(touched, has_rows)
+        if self.append:
+            return touched.timed_out
+        emitted = super()._emitted(touched, has_rows)
+        return emitted | touched.timed_out if self.waited else emitted
 
 
 def _with(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:

@@ -34,8 +34,12 @@ def arrange(scenario: Any, names: tuple[str, ...]) -> None:
 
 
 def change_sources(world: World, scenario: Any, location: Location) -> None:
-    """Before a start at an empty location, a source may join the job or leave it for good."""
-    if location.planned >= 0 or not records_of(world).ids("generations"):
+    """Before a start a source may join the job or leave it for good: at an empty location, or where the job has a
+    checkpoint to go on from at another one."""
+    records = records_of(world)
+    if not records.ids("generations") or not (scenario.joins or scenario.leaves):
+        return
+    if location.planned >= 0 and (not records.completions() or world.rng.random() < 0.5):
         return
     names = tuple(s.name for s in scenario.sources)
     if scenario.joins and world.rng.random() < 0.5:

@@ -82,6 +82,8 @@ class Query:
         self.job: RunSpec = self._call(begin, self._plan())
         world.imports = False
         world.generation = self.job.generation
+        if self.job.location != url(self.location.path):
+            self.location = world.moves(self.location, self.job.location.removeprefix(url("")))
         if world.process is not None:
             world.process.starts = False
         at = self.job.restored_from
@@ -114,7 +116,16 @@ class Query:
             hooks=HOOKS if s.hooks else None,
         )
         tables = dict.fromkeys(self.operators, STATE)
-        return JobPlan(self.world.job, config, url(self.location.path), s.topology, self.sinks, ROWS, tables)
+        return JobPlan(
+            self.world.job,
+            config,
+            url(self.location.path),
+            s.topology,
+            self.sinks,
+            ROWS,
+            tables,
+            own_location=lambda generation: url(f"spark-of-{generation}"),
+        )
 
     def _reader(self, spec: SourceSpec) -> SourceReader:
         sources = self.sources

@@ -95,8 +95,11 @@ def _run(world: World, scenario: Scenario) -> int:
     for start in range(1, 400):
         world.stop_at = stops.pop(0) if stops else None
         streaming = start <= len(scenario.stops) + 1 and world.rng.random() < scenario.streaming_rate
-        change_sources(world, scenario, location)
-        location = between_starts(world, scenario, location)
+        here = world.now_at(location)
+        change_sources(world, scenario, here)
+        at = between_starts(world, scenario, here)
+        if at is not here or (here is not location and world.rng.random() < 0.5):
+            location = at  # else it is started as ever
         try:
             # Who asked for a rollback, and went on to roll back later, would have what came between twice, as told.
             world.may_halt = scenario.restore == "auto"

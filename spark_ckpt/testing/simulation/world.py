@@ -48,6 +48,7 @@ class World:
         self.filtered: Visible | None = None
         """A row that a target refused, and that the query drops in front of its sinks since."""
         self.locations: dict[str, Location] = {}
+        self.went_to: dict[str, Location] = {}
         self.run_rows: dict[tuple[str, str], list[tuple[int, int | None]]] = {}
         """What each state file holds, by uid and name: as a cache of the disk, which says what is there."""
         self.job = "simulated"
@@ -206,6 +207,17 @@ class World:
     def fresh_location(self) -> Location:
         name = f"spark{len(self.locations)}"
         return self.locations.setdefault(name, Location(name, self.disk))
+
+    def moves(self, given: Location, path: str) -> Location:
+        """The job that was started at ``given`` has its own location at ``path``."""
+        self.went_to[given.path] = self.locations.setdefault(path, Location(path, self.disk))
+        self.seen["a changed query goes on at a location of its own"] += 1
+        return self.went_to[given.path]
+
+    def now_at(self, given: Location) -> Location:
+        """Where the job that is started at ``given`` goes on."""
+        found = self.went_to.get(given.path)
+        return given if found is None or found is given else self.now_at(found)
 
     # -- drivers -----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,136 @@
+"""What becomes of each part of a job in the query that goes on with it: a list for a person to read, and to approve."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from spark_ckpt.errors import TopologyError
+from spark_ckpt.protocol import codec
+from spark_ckpt.protocol._start_decision import Decision, GoOn, RestoreFrom, StartFacts
+from spark_ckpt.protocol.evolution import FAMILY_OF, changes
+from spark_ckpt.protocol.migration import migrated
+from spark_ckpt.protocol.records import CompletionRecord, Topology
+from spark_ckpt.protocol.topology import Refuse
+
+KEPT, NEW, DROPPED, LEFT = "kept", "begins empty", "dropped", "left"
+_LONGEST = 160
+
+
+@dataclass(frozen=True)
+class Fate:
+    """``part`` is source, operator, aggregate or sink; ``becomes`` is kept, begins empty, dropped or left."""
+
+    part: str
+    name: str
+    becomes: str
+    detail: str
+
+
+codec.as_row(Fate)
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """``goes_on``: where the job goes on, in a sentence. ``refused``: why it does not; empty if it does."""
+
+    goes_on: str
+    fates: tuple[Fate, ...]
+    refused: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        plain: dict[str, Any] = codec.write(self)
+        return plain
+
+    @classmethod
+    def from_json(cls, value: Any, where: str = "restore plan") -> RestorePlan:
+        return codec.read(cls, value, where)
+
+    @property
+    def loses(self) -> tuple[Fate, ...]:
+        """What the job had, and is no more."""
+        return tuple(fate for fate in self.fates if fate.becomes == DROPPED)
+
+    def __str__(self) -> str:
+        """A table, with what is lost marked by an exclamation mark."""
+        width = max((len(f"{f.part} {f.name}") for f in self.fates), default=0)
+        lines = [
+            f"{'!' if f.becomes == DROPPED else ' '} {f'{f.part} {f.name}':{width}}  {f.becomes}: {f.detail}"
+            for f in self.fates
+        ]
+        return "\n".join([self.goes_on, *lines, *([f"Refused: {self.refused}"] if self.refused else [])])
+
+
+def plan_of(facts: StartFacts, decision: Decision) -> RestorePlan:
+    """What a start that decided so makes of the job's parts."""
+    new = facts.topology
+    if isinstance(decision, Refuse):
+        stands = max(facts.completions, key=lambda c: c.checkpoint, default=None)
+        fates = _fates(stands, _migrated(facts, stands), new) if stands else ()
+        return RestorePlan("The job does not start.", fates, decision.reason)
+    if isinstance(decision, GoOn):
+        was = decision.was or new
+        at = f"behind checkpoint {decision.newest.checkpoint}" if decision.newest else "before its first checkpoint"
+        return RestorePlan(f"The job goes on where it stands, {at}.", _fates(decision.newest, was, new))
+    if isinstance(decision, RestoreFrom):
+        k, where = decision.checkpoint.checkpoint, " at a Spark location of its own" if decision.changed else ""
+        said = f"The job goes on from its checkpoint {k}{where}; what was read since is read again."
+        return RestorePlan(said, _fates(decision.checkpoint, _migrated(facts, decision.checkpoint), new))
+    return RestorePlan("The job begins anew.", _fates(None, Topology(new.key_groups, 0, (), {}, ()), new))
+
+
+def _migrated(facts: StartFacts, at: CompletionRecord) -> Topology:
+    try:
+        return migrated(at.topology, facts.topology, facts.migrations, at.checkpoint)
+    except TopologyError:  # it is what refuses the start
+        return at.topology
+
+
+def _fates(at: CompletionRecord | None, old: Topology, new: Topology) -> tuple[Fate, ...]:
+    return (*_sources(at, old, new), *_operators(at, old, new), *_aggregates(old, new), *_sinks(old, new))
+
+
+def _sources(at: CompletionRecord | None, old: Topology, new: Topology) -> Iterable[Fate]:
+    for uid in new.sources:
+        if uid in old.sources:
+            yield Fate("source", uid, KEPT, f"goes on behind {_position(at, uid)}")
+        else:
+            yield Fate("source", uid, NEW, "begins where its options say")
+    for uid in (u for u in old.sources if u not in new.sources):
+        yield Fate("source", uid, DROPPED, f"stood at {_position(at, uid)}; that it was ever read is forgotten")
+
+
+def _position(at: CompletionRecord | None, uid: str) -> str:
+    found = json.dumps(at.sources.get(uid, {}).get("inner")) if at else "its beginning"
+    return found if len(found) <= _LONGEST else f"{found[:_LONGEST]} ..."
+
+
+def _operators(at: CompletionRecord | None, old: Topology, new: Topology) -> Iterable[Fate]:
+    for uid in (u for u, facts in new.operators.items() if FAMILY_OF not in facts):
+        if uid in old.operators:
+            yield Fate("operator", uid, KEPT, f"goes on with {_keys(at, uid)}")
+        else:
+            yield Fate("operator", uid, NEW, "no checkpoint has a state of this uid")
+    gone = (u for u, facts in old.operators.items() if u not in new.operators and FAMILY_OF not in facts)
+    for uid in gone:
+        yield Fate("operator", uid, DROPPED, f"{_keys(at, uid)} are forgotten")
+
+
+def _keys(at: CompletionRecord | None, uid: str) -> str:
+    found = at.stats.get(uid, {}).get("keys") if at else None
+    return "its keys" if found is None else f"{found:,} keys"
+
+
+def _aggregates(old: Topology, new: Topology) -> Iterable[Fate]:
+    for change in changes(old, new):
+        yield from (Fate("aggregate", f"{change.uid}: {a}", NEW, "counts what comes from now on") for a in change.added)
+        yield from (Fate("aggregate", f"{change.uid}: {a}", DROPPED, "no longer kept") for a in change.removed)
+
+
+def _sinks(old: Topology, new: Topology) -> Iterable[Fate]:
+    for uid in new.sinks:
+        become, detail = (KEPT, "goes on") if uid in old.sinks else (NEW, "gets the rows that come from now on")
+        yield Fate("sink", uid, become, detail)
+    yield from (Fate("sink", u, LEFT, "its rows stay, and no more come") for u in old.sinks if u not in new.sinks)

@@ -54,7 +54,7 @@ MUTATIONS = (
         "list(old.in_plan or new.in_plan)",
         "list(new.in_plan)",
     ),
-    Mutation(_TOPOLOGY, "a derived source that reads something else is another", "if reads != was:", "if False:"),
+    Mutation(_TOPOLOGY, "a derived source that reads something else is another", "if reads != was and", "if False and"),
     # --- startup
     Mutation(
         _START,

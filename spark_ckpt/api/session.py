@@ -141,7 +141,7 @@ class CkptSession(Hinting):
         ``checkpointLocation``. Sinks are left out: ``writeStream...start(dryRun=True)`` has them. Raises what a start
         raises ahead of its claim::
 
-            print(ckpt.plan_restore(totals, "orders"))
+            print(ckpt.plan_restore(orders, "orders"))
         """
         writer = self.writeStream(df).format("noop").outputMode(outputMode).queryName(job).options(**options)
         if from_ is not None:

@@ -119,16 +119,19 @@ class CkptSession(Hinting):
         """
         print(translated(self, df).graph())  # noqa: T201
 
-    def check(self, df: Any, outputMode: str = "append") -> None:
+    def check(self, df: Any, outputMode: str = "append", foreachBatch: bool = False) -> None:
         """Raise what ``df.writeStream.outputMode(outputMode)...start()`` would refuse of the plan of ``df``, without a
-        start: what is not translated, names of state that come twice, the output mode, types that no sink takes.
-        ``start`` looks at options of sinks, at names of columns that come twice, and at the checkpoints to go on from.
+        start: what is not translated, names of state or columns that come twice, the output mode, types that no sink
+        takes. ``foreachBatch``: the rows go to functions alone, which take columns of one name. ``start`` looks at
+        options of sinks and at the checkpoints to go on from, too.
         """
         job = translated(self, df)
         job.graph()  # names what has a name
         job._arrow_schema()
         check_mode(job._lineage, outputMode)
         check_updates(job._lineage, outputMode, self.spark)
+        if not foreachBatch:
+            refuse_repeated(df.columns, self.spark)
 
     def plan_restore(
         self, df: Any, job: str, from_: int | str | None = None, outputMode: str = "append", **options: Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_ckpt.plan.analysed.ledger_of_expressions import refused_aggregates
 from spark_ckpt.state.aggregates.kinds import COMOMENTS
 
 KINDS = {
@@ -68,26 +69,7 @@ KINDS = {
 OF_ONE_OF_TWO = {"regr_avgx": 1, "regr_avgy": 0}
 """Functions of one of their two arguments, where neither is null."""
 
-_COUNT_EACH = "count the values by themselves, groupBy(..., 'v').count()"
-_RANKS = "percentile_approx and percentile_disc, which are exact here, give ranks"
-_DISTINCT = "approx_count_distinct keeps a sketch of its own, count(DISTINCT v) the values"
-_ELEMENTS = "aggregate the elements, of select('k', F.posexplode('v')).groupBy('k', 'pos')"
-REFUSED = {
-    **dict.fromkeys(("approx_top_k", "approx_top_k_accumulate", "approx_top_k_combine"), _COUNT_EACH + ", and topN"),
-    "count_min_sketch": _COUNT_EACH,
-    "histogram_numeric": "count buckets, groupBy(..., F.width_bucket('v', low, high, n)).count()",
-    **dict.fromkeys(("hll_sketch_agg", "hll_union_agg"), _DISTINCT),
-    **{f"theta_{what}_agg": _DISTINCT for what in ("sketch", "union", "intersection")},
-    **{
-        f"tuple_{what}_agg_{kind}": _DISTINCT
-        for what in ("sketch", "union", "intersection")
-        for kind in ("double", "integer")
-    },
-    **{f"kll_{what}_agg_{kind}": _RANKS for what in ("sketch", "merge") for kind in ("bigint", "double", "float")},
-    "measure": "write out what the metric view measures",
-    "schema_of_variant_agg": "read values with a schema, by from_json or variant_get",
-    **dict.fromkeys(("vector_avg", "vector_sum"), _ELEMENTS),
-}
+REFUSED = refused_aggregates()
 """Spark's aggregates that are not kept, and what is there instead."""
 
 PAIRED = ("min_by", "max_by", *COMOMENTS)

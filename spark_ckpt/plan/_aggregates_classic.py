@@ -15,6 +15,7 @@ from spark_ckpt.plan._calls import Call
 from spark_ckpt.plan._forms import Form, each_within_structs, weighed
 from spark_ckpt.plan._java_classes import EXPRESSION_UTILS, attribute_id, class_name, java_class, to_seq
 from spark_ckpt.plan._listagg import VALUE, Listing, Order, names
+from spark_ckpt.plan.analysed.ledger_of_expressions import Where, kind_of_expression
 from spark_ckpt.plan.udf_plan import seq_items
 
 _OF_FIRST = ("Mode", "Median", "Percentile", "PercentileCont", "PercentileDisc", "ApproximatePercentile")
@@ -40,7 +41,11 @@ class ClassicExpressions:
         if class_name(tree) != "AggregateExpression":
             return None
         function = tree.aggregateFunction()
-        name, options = function.prettyName(), _options(function)
+        name, kind = function.prettyName(), kind_of_expression(class_name(function))
+        if kind.where is Where.REFUSED:
+            called = function.name() if class_name(function) == "PythonUDAF" else name
+            raise InvalidInputError(f"the aggregate {called} is not there on a checkpointed stream; {kind.says}")
+        options = _options(function)
         arguments, form = self._arguments(name, function)
         if KINDS.get(name) in OF_DOUBLES:
             arguments = [self._uncast(a) for a in arguments]

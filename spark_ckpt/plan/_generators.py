@@ -11,13 +11,13 @@ from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._java_classes import class_name, to_seq
+from spark_ckpt.plan.analysed.ledger_of_expressions import Where, classes_by, kind_of_expression
 from spark_ckpt.plan.udf_plan import PlanRewriter, items_of, seq_items
 
 SparkDF = Any
 JavaObject = Any
 
-_OF_ELEMENTS = ("Explode", "PosExplode", "Inline")
-_OF_ONE_ROW = ("JsonTuple",)
+_OF_ELEMENTS = classes_by("elements")
 
 
 def for_control_rows(after: SparkDF, before: SparkDF) -> SparkDF:
@@ -27,19 +27,11 @@ def for_control_rows(after: SparkDF, before: SparkDF) -> SparkDF:
 
 def refuse_generator(generator: JavaObject) -> None:
     """Raises ``InvalidInputError`` for one that would see control rows, or could lose or multiply them."""
-    kind = generator.getClass().getSimpleName()
-    if kind == "PythonUDTF":
-        raise InvalidInputError(
-            f"{generator.name()}: a Python table function would get control rows, too, so none can be joined with a "
-            "stream. Let a function give an array of structs, and spread that: "
-            'stream.select("*", F.inline(F.udf(words, "array<struct<word string, n int>>")("text")))'
-        )
-    if kind not in (*_OF_ELEMENTS, "Stack", *_OF_ONE_ROW):
-        raise InvalidInputError(
-            f"{generator.prettyName()}: expected explode, posexplode, inline, stack or json_tuple, found a generator "
-            "that makes no row, or several, of a control row. Make an array of the elements, and explode that: of a "
-            'variant, F.explode(F.col("v").cast("array<variant>"))'
-        )
+    kind = class_name(generator)
+    row = kind_of_expression(kind)
+    if row.where is Where.REFUSED:
+        name = generator.name() if kind == "PythonUDTF" else generator.prettyName()
+        raise InvalidInputError(f"{name}: {row.says}")
 
 
 class _Rewriter(PlanRewriter):

@@ -31,6 +31,8 @@ from spark_ckpt.plan._json_in_arrow import (
     pruned,
     text_reading,
 )
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
+from spark_ckpt.plan.lineage import Place
 from spark_ckpt.plan.refused_types import has_repeated_fields
 from spark_ckpt.plan.udf_plan import items_of, seq_items
 from spark_ckpt.runtime.expressions import Compute, Keep
@@ -54,16 +56,31 @@ _FAILS_ON_ERROR = ("Abs", "GetTimestamp", "ToUnixTimestamp", "UnaryMinus", "Unix
 
 @dataclass(frozen=True)
 class Stays:
-    """Why an operation stays in Spark."""
+    """Why an operation stays in Spark: in the ledger's words, and in detail."""
 
+    leaves: Leaves
     why: str
+
+
+def place_of_rows(node: str, here: object) -> Place:
+    """Of what works row by row. ``here``: ``Stays``, or what does it in Arrow."""
+    if isinstance(here, Stays):
+        return Place(node, f"in Spark: {here.why}", here.leaves)
+    return Place(node, "in Arrow, if its rows are there")
 
 
 Found = TypeVar("Found")
 
 
 class StaysError(Exception):
-    pass
+    """``leaves``: the reason in the ledger's words."""
+
+    def __init__(self, why: str, leaves: Leaves = Leaves.FORM) -> None:
+        super().__init__(why)
+        self.leaves = leaves
+
+    def stays(self) -> Stays:
+        return Stays(self.leaves, str(self))
 
 
 def sure(found: Found | str) -> Found:
@@ -130,7 +147,7 @@ class Trees:
             first, second = (self.tree(part) for part in seq_items(e.children()))
             return checked(Call("If", (Call("IsNaN", (first,), pa.bool_()), second, first), arrow_type(e)), "LEGACY")
         if not rules.known(name):
-            raise StaysError(f"{e.prettyName()} runs in Spark only")
+            raise StaysError(f"{e.prettyName()} runs in Spark only", Leaves.FUNCTION)
         if name == "JsonToStructs":
             return self._from_json(e, self._json_reading(e))
         if name == "GetStructField" and _bare(e.child()).nodeName() == "JsonToStructs":
@@ -173,7 +190,7 @@ class Trees:
     def _input(self, e: JavaObject) -> Tree:
         place = self._places.get(attribute_id(e))
         if place is None:
-            raise StaysError(f"{e.name()} is not a column of these rows")
+            raise StaysError(f"{e.name()} is not a column of these rows", Leaves.UNKNOWN)
         return self.column(place)
 
     def column(self, place: int) -> Input:
@@ -190,7 +207,7 @@ class Trees:
         if name == "Like" and str(e.escapeChar()) != "\\":
             raise StaysError("like with ESCAPE runs in Spark only")
         if name in _OF_PATTERNS and self._time_parser != "CORRECTED":
-            raise StaysError(f"spark.sql.legacy.timeParserPolicy is {self._time_parser}")
+            raise StaysError(f"spark.sql.legacy.timeParserPolicy is {self._time_parser}", Leaves.SETTING)
         parts, mode = tuple(map(self.tree, children)), _mode(name, e)
         if name == "UnaryMinus" and isinstance(parts[0], Literal) and pa.types.is_duration(parts[0].type):
             return Literal(-parts[0].value, parts[0].type)
@@ -248,7 +265,7 @@ def _option(name: str, e: JavaObject, mode: str) -> Any:
 def zone(name: str) -> str:
     """Java has names of zones that nobody else has."""
     if name not in available_timezones():
-        raise StaysError(f"the time zone {name} is Spark's only")
+        raise StaysError(f"the time zone {name} is Spark's only", Leaves.SETTING)
     return name
 
 
@@ -271,13 +288,13 @@ def arrow_type(e: JavaObject) -> pa.DataType:
 def arrow_kind(kind: T.DataType) -> pa.DataType:
     """Raises ``StaysError`` for what Arrow, or this package, has not."""
     if isinstance(kind, T.StringType) and kind.simpleString() != "string":
-        raise StaysError(f"{kind.simpleString()} is compared in Spark only")
+        raise StaysError(f"{kind.simpleString()} is compared in Spark only", Leaves.TYPE)
     if has_repeated_fields(kind):
-        raise StaysError(f"{kind.simpleString()} has a name twice")
+        raise StaysError(f"{kind.simpleString()} has a name twice", Leaves.TYPE)
     try:
         return nullable_type(to_arrow_type(kind, timezone="UTC"))  # as rows have it: runtime/stateless.py, arrow_schema
     except Exception as e:
-        raise StaysError(f"Arrow has no {kind.simpleString()}") from e
+        raise StaysError(f"Arrow has no {kind.simpleString()}", Leaves.TYPE) from e
 
 
 def _literal(e: JavaObject) -> Literal:
@@ -288,4 +305,4 @@ def _literal(e: JavaObject) -> Literal:
         return Literal(str(value.toString()), kind)
     if pa.types.is_decimal(kind):
         return Literal(value.toJavaBigDecimal(), kind)
-    raise StaysError(f"a literal of type {kind}")
+    raise StaysError(f"a literal of type {kind}", Leaves.TYPE)

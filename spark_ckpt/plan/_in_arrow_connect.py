@@ -56,7 +56,7 @@ def in_arrow(before: SparkDF, after: SparkDF) -> tuple[Operation, ...] | Stays:
             steps.take(node)
         steps.check()
     except StaysError as e:
-        return Stays(str(e))
+        return e.stays()
     return tuple(steps.operations)
 
 

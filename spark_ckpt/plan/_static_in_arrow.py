@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.expressions.tree import Call, Input, Tree
 from spark_ckpt.plan._in_arrow import RowColumns, Stays, StaysError, Trees, arrow_type
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.static_join import JoinColumns
 from spark_ckpt.state.keys.keys import is_flat
@@ -36,14 +37,14 @@ _NO_KEY = "no column of the stream is equal to one of the static side"
 def joined_in_arrow(left: SparkDF, right: SparkDF, on: Any, kind: str, result: SparkDF) -> JoinColumns | Stays:
     """How ``left`` (control columns last) and ``right`` become the columns of ``result``."""
     if on is None:
-        return Stays("every row meets every row")
+        return Stays(Leaves.TABLE, "every row meets every row")
     try:
         check_types(right.schema)
         return _of_connect(left, right, on, kind, result)
     except StaysError as e:
-        return Stays(str(e))
+        return e.stays()
     except PySparkException:
-        return Stays("Spark tells its two sides apart in another way")
+        return Stays(Leaves.TABLE, "Spark tells its two sides apart in another way")
 
 
 def _of_connect(left: SparkDF, right: SparkDF, on: Any, kind: str, result: SparkDF) -> JoinColumns:
@@ -60,7 +61,7 @@ def _of_connect(left: SparkDF, right: SparkDF, on: Any, kind: str, result: Spark
         keys.extend([found] if found else [])
         others.extend([] if found else [tree])
     if not keys:
-        raise StaysError(_NO_KEY)
+        raise StaysError(_NO_KEY, Leaves.TABLE)
     stream, static = zip(*keys, strict=True)
     return _ordered(JoinColumns(kind, stream, static, _all(others), tuple(parts.out), parts.width), result)
 
@@ -96,7 +97,7 @@ def _ordered(found: JoinColumns, result: SparkDF) -> JoinColumns:
     out = found.out
     out = (*(o for o in out if o[0] not in CONTROL_COLUMNS), *(o for o in out if o[0] in CONTROL_COLUMNS))
     if [name for name, _ in out] != result.columns:
-        raise StaysError("Spark gives its columns another order")
+        raise StaysError("Spark gives its columns another order", Leaves.TABLE)
     return replace(found, out=out)
 
 
@@ -122,7 +123,7 @@ class _Condition:
     def columns(self, condition: JavaObject, kind: str, out: list[tuple[str, int]]) -> JoinColumns:
         keys, others = self._parts(condition)
         if not keys:
-            raise StaysError(_NO_KEY)
+            raise StaysError(_NO_KEY, Leaves.TABLE)
         stream, table = zip(*keys, strict=True)
         return JoinColumns(kind, stream, table, _all([self._both.tree(e) for e in others]), tuple(out), self._width)
 
@@ -147,10 +148,10 @@ class _Condition:
 
     def _key(self, trees: Trees, e: JavaObject) -> Tree:
         if not _harmless(e):
-            raise StaysError(f"a key is {e.prettyName()} of columns")
+            raise StaysError(f"a key is {e.prettyName()} of columns", Leaves.TABLE)
         tree = trees.tree(e)
         if not is_flat(tree.type):
-            raise StaysError(f"keys of type {tree.type} are compared in Spark only")
+            raise StaysError(f"keys of type {tree.type} are compared in Spark only", Leaves.TYPE)
         return tree
 
 
@@ -195,7 +196,7 @@ def check_types(schema: T.StructType) -> None:
     """Raises ``StaysError`` for columns that Arrow and Spark do not hand to each other as they are."""
     for f in schema.fields:
         if not _plain(f.dataType):
-            raise StaysError(f"{f.name} is {f.dataType.simpleString()}")
+            raise StaysError(f"{f.name} is {f.dataType.simpleString()}", Leaves.TYPE)
 
 
 def _plain(kind: T.DataType) -> bool:

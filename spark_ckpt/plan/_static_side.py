@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.plan._in_arrow import Stays
 from spark_ckpt.plan.chain import Chain
+from spark_ckpt.plan.lineage import Place
 from spark_ckpt.plan.udf_plan import items_of
 from spark_ckpt.runtime.operations import MARKED, EncloseMarked
 from spark_ckpt.runtime.stateless import arrow_schema, nullable, spark_schema
@@ -60,6 +61,11 @@ class StaticPlace:
         if never_changes(self.static):
             return "in Python, if its rows are there and the static side is not above spark.ckpt.staticJoin.maxBytes"
         return "in Python, if its rows are there and Spark would broadcast the static side; each batch reads that again"
+
+    def of(self, node: str, called: str = "") -> Place:
+        """The same for the job graph."""
+        leaves = self.columns.leaves if isinstance(self.columns, Stays) else None
+        return Place(node, self.told, leaves, called)
 
     def joined(self, ctx: Any, chain: Chain, schema: StructType, like: SparkDF | None = None) -> Chain | None:
         """The join behind ``chain``; None if Spark has to do it. ``schema``, and ``like``, are of what comes out."""

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name, family_table
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.sources.spark_stream import SparkStream
 from spark_ckpt.state.lsm.layout import FamilyLayout, StateLayout
 
@@ -123,6 +124,20 @@ class WatermarkNode:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where what a node does to rows runs. ``node``: its row in the ledger; ``leaves``: why it is not in Arrow;
+    ``called``: what people call it, if that is not the node."""
+
+    node: str
+    told: str
+    leaves: Leaves | None = None
+    called: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.called or self.node}: {self.told}"
+
+
+@dataclass(frozen=True)
 class Lineage:
     """``inputs`` counts the streams whose barriers arrive here: sources, or the operators nearest upstream.
 
@@ -143,7 +158,7 @@ class Lineage:
     open_watermarks: tuple[WatermarkNode, ...] = field(default=())
     plain_operations: tuple[str, ...] = ()
     told_watermarks: tuple[WatermarkNode, ...] = ()
-    places: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
     spark_streams: tuple[SparkStreamNode, ...] = ()
     is_sorted: bool = False
     is_limited: bool = False

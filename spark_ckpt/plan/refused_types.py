@@ -95,10 +95,13 @@ def _has_no_arrow_type(kind: T.DataType) -> bool:
     return isinstance(kind, T.VariantType | T.YearMonthIntervalType | T.CalendarIntervalType)
 
 
+WITHOUT_ARROW = (T.YearMonthIntervalType, T.CalendarIntervalType)
+
+
 def refuse_without_arrow(schema: T.StructType) -> None:
     """Raises ``InvalidInputError`` for a column that cannot go through Python."""
     for f in schema.fields:
-        if has_type(f.dataType, (T.YearMonthIntervalType, T.CalendarIntervalType)):
+        if has_type(f.dataType, WITHOUT_ARROW):
             raise InvalidInputError(
                 f"column {f.name!r} has type {f.dataType.simpleString()}, which Arrow has not, and stands in front of "
                 f"windows, which are assigned in Arrow. Drop it there, or cast months to a number: cast('int')"

@@ -148,7 +148,7 @@ def tried(sides: TwoSides, frames: Any, here: Any, statement: str, mode: str | N
 def checked(sides: TwoSides, frames: Any, mode: str) -> Any:
     """``frames``, or what a start of ``q`` would raise."""
     try:
-        sides.ours.reader.check(frames["q"], mode)
+        sides.ours.reader.check(frames["q"], mode, foreachBatch=True)
     except Exception as error:  # noqa: BLE001 - Spark takes it
         return error
     return frames

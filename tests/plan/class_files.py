@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyspark
 
 _WIDTHS = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
 """Bytes behind the tag of an entry of the constant pool (The Java Virtual Machine Specification, 4.4)."""
@@ -17,6 +20,14 @@ class ClassFile:
     name: str
     bases: tuple[str, ...]
     is_abstract: bool
+
+
+@functools.cache
+def classes_of_spark() -> dict[str, ClassFile]:
+    """Those of Catalyst and of Spark's SQL."""
+    folder = Path(pyspark.__file__).parent / "jars"
+    jars = [jar for name in ("catalyst", "sql", "sql-api") for jar in folder.glob(f"spark-{name}_*.jar")]
+    return classes_of(jars, "org/apache/spark/")
 
 
 def classes_of(jars: list[Path], package: str) -> dict[str, ClassFile]:

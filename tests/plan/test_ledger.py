@@ -8,20 +8,18 @@ import pyspark
 import pytest
 
 from spark_ckpt.plan.analysed.ledger import LEDGER, NEW_IN_4_3, How, entry_of, ledger_table, named
-from tests.plan.class_files import below, classes_of
+from tests.plan.class_files import below, classes_of_spark
 
 pytestmark = pytest.mark.smoke
 
 PAGE = Path(__file__).parents[2] / "docs/design/front-door.md"
 _LOGICAL = "org/apache/spark/sql/catalyst/plans/logical"
-_JARS = ("spark-catalyst_*", "spark-sql_*", "spark-sql-api_*")
 
 
 @pytest.fixture(scope="module")
 def nodes() -> set[str]:
     """The simple names of all logical plans but commands."""
-    jars = [jar for pattern in _JARS for jar in (Path(pyspark.__file__).parent / "jars").glob(f"{pattern}.jar")]
-    classes = classes_of(jars, "org/apache/spark/")
+    classes = classes_of_spark()
     found = below(classes, f"{_LOGICAL}/LogicalPlan") - below(classes, f"{_LOGICAL}/Command")
     return {name.rpartition("/")[2] for name in found}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -19,7 +20,8 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError, TopologyError
-from spark_ckpt.plan.analysed.ledger import LEDGER, How
+from spark_ckpt.plan.analysed.ledger import LEDGER, How, entry_of
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves, kind_of_expression
 from spark_ckpt.plan.analysed.translate import HANDLERS, translated
 from spark_ckpt.plan.analysed.uids import with_uid
 from spark_ckpt.plan.grouped_methods import aggregate, applyInArrowWithState, topN
@@ -43,6 +45,15 @@ def one_more(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
 
 def sizes(key: Any, rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"k": [key[0]], "n": [100 * key[1] + len(rows)]})
+
+
+def total(values: pd.Series) -> float:
+    return float(values.sum())
+
+
+class Spread:
+    def eval(self, text: str) -> Iterator[tuple[str]]:
+        yield (text,)
 
 
 PROGRAMS: dict[str, Made | str] = {
@@ -120,6 +131,9 @@ PROGRAMS: dict[str, Made | str] = {
     "except": lambda o: o.select("k", F.lit("a")).subtract(names_of(o).select("k", F.lit("a"))),
     "a sample of all": lambda o: o.sample(1.0).sampleBy("k", {"a": 1.0, "b": 0.0}).select("k", "v"),
     "a sample of none": "SELECT k, v FROM {o} TABLESAMPLE (0 PERCENT)",
+    "not deterministic": "SELECT k, rand() < 1 AND uuid() > '' AND monotonically_increasing_id() >= 0 AND "
+    "spark_partition_id() >= 0 AND now() > '2000-01-01' AND length(randstr(3)) = size(shuffle(array(1, 2, 3))) AND "
+    "reflect('java.lang.Math', 'abs', -1) = '1' AND uniform(1, 3) < 3 FROM {o}",
     "pivot of lists": lambda o: o.groupBy("k").pivot("id", [1, 2]).agg(F.collect_list("v")).select("k", "`2`"),
 }  # fmt: skip
 
@@ -189,6 +203,65 @@ def test_rows_of_every_kind_of_node_are_those_of_spark(orders: Orders, tmp_path:
     streams = together({name: orders.of_stream(program) for name, program in PROGRAMS.items()})
     tables = together({name: orders.of_table(program) for name, program in PROGRAMS.items()})
     assert orders.run(streams, tmp_path / "together", "update") == ordered([tuple(row) for row in tables.collect()])
+
+
+LEAVING: dict[str, frozenset[Leaves]] = {
+    "first rows": frozenset({Leaves.FORM}),
+    "keys that are carried": frozenset({Leaves.FORM, Leaves.FUNCTION}),
+    **dict.fromkeys(
+        (
+            "a sample of all",
+            "a sample of none",
+            "correlated",
+            "functions in Python",
+            "not deterministic",
+            "sub-query",
+            "windows of windows",
+        ),
+        frozenset({Leaves.FUNCTION}),
+    ),
+    **dict.fromkeys(
+        ("generators", "grouping sets", "lateral generators", "lateral method", "lateral view", "rollup", "unpivot"),
+        frozenset({Leaves.OPERATION}),
+    ),
+    **dict.fromkeys(
+        ("cross join", "except", "intersect", "lateral join with a table", "left lateral join"),
+        frozenset({Leaves.TABLE}),
+    ),
+    **dict.fromkeys(
+        ("groups", "groups in arrow"),
+        frozenset({Leaves.WHOLE}),
+    ),
+}
+"""Of ``PROGRAMS``: why some of their rows leave Arrow. Those of all others stay there."""
+
+
+def test_rows_leave_arrow_for_reasons_of_the_ledger_alone(orders: Orders) -> None:
+    found = {name: translated(orders.ckpt, orders.of_stream(made))._lineage.places for name, made in PROGRAMS.items()}
+    left = {name: [place for place in places if place.leaves is not None] for name, places in found.items()}
+    assert [p for places in left.values() for p in places if p.leaves not in entry_of(p.node).leaves] == []
+    assert {name: {p.leaves for p in places} for name, places in left.items() if places} == LEAVING
+
+
+REFUSED_KINDS = {
+    "lag(v) OVER (PARTITION BY k ORDER BY id)": "Lag",
+    "sum(v) OVER (PARTITION BY k ORDER BY id)": "Lag",
+    "count_min_sketch(id, 0.1d, 0.9d, 1)": "CountMinSketchAgg",
+    "spread(k)": "PythonUDTF",
+    "sql_keywords()": "SQLKeywords",
+    "total(v)": "PythonUDAF",
+}
+"""What is written, and the row of the ledger that says what to write instead."""
+
+
+@pytest.mark.parametrize("text", REFUSED_KINDS)
+def test_expressions_that_the_ledger_refuses_are_told_with_its_way(orders: Orders, text: str) -> None:
+    orders.spark.udtf.register("spread", F.udtf(Spread, returnType="x string"))
+    orders.spark.udf.register("total", F.pandas_udf(total, "double"))
+    in_from = text.startswith(("spread", "sql_keywords"))
+    asked = f"SELECT k FROM orders, LATERAL {text}" if in_from else f"SELECT {text} FROM orders"
+    with pytest.raises(InvalidInputError, match=re.escape(kind_of_expression(REFUSED_KINDS[text]).says)):
+        translated(orders.ckpt, orders.spark.sql(asked))
 
 
 def test_groups_that_have_ended_are_those_of_spark(orders: Orders, tmp_path: Path) -> None:

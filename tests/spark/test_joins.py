@@ -476,9 +476,9 @@ def test_what_cannot_work_is_refused_and_what_grows_is_told(
     with pytest.raises(TopologyError, match="both sides of the join contain the keyed operator"):
         ckpt.check(one.join(a.join(b, "k").uid("one").drop("d").toDF(*"stuvwxy"), F.expr("k = s")))
     caplog.clear()
-    ckpt.check(timed.join(late, soon, "left"))
+    ckpt.check(timed.join(late, soon, "left"), foreachBatch=True)
     assert not caplog.records
-    ckpt.check(timed.join(late, (timed["k"] == late["k"]) & (late["seen"] >= timed["at"])))
+    ckpt.check(timed.join(late, (timed["k"] == late["k"]) & (late["seen"] >= timed["at"])), foreachBatch=True)
     assert "join keeps every row of its left side for ever, so its state grows" in caplog.text
-    ckpt.check(a.join(b, "k"))
+    ckpt.check(a.join(b, "k"), foreachBatch=True)
     assert "of its left and its right side for ever" in caplog.text

@@ -124,7 +124,7 @@ def places(ckpt: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[S
 
     def of(df: Any) -> list[StaticPlace]:
         found.clear()
-        ckpt.check(df)
+        ckpt.check(df, foreachBatch=True)
         return [*found]
 
     monkeypatch.setattr(_static_joins, "StaticPlace", noted)

@@ -78,6 +78,10 @@ def test_a_job_is_shown_and_checked_before_it_starts(door: Any, data: Input, cap
         door.check(kept)
     with pytest.raises(InvalidInputError, match=r"Offset .*: a stream has no end"):
         door.check(data.stream(door).offset(1))
+    twice = data.stream(door).select("k", F.col("id").alias("k"))
+    with pytest.raises(InvalidInputError, match="column names occur more than once"):
+        door.check(twice)
+    door.check(twice, foreachBatch=True)
 
 
 def test_dataframes_without_a_stream_of_ours_are_as_they_were(door: Any, spark: SparkSession, tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def _windowed(of: Translation, grouped: _Grouped, window: TimeWindow) -> Windowe
     if at is None:
         return with_starts(of.rows(child), window, name)
     sliced = in_slices(window.size, window.event_time, grouped.specs.values())
-    return windowed(of, window, name, newest=sliced)
+    return windowed(of, window, name, newest=sliced, read=grouped.node.references())
 
 
 def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, made: Windowed | None) -> AggregateFunction:

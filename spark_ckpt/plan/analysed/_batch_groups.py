@@ -37,9 +37,11 @@ from spark_ckpt.plan.analysed._python_functions import function_of
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._tags import OWN, tag_of
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.analysed.own_operators import own_operator
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_reserved
+from spark_ckpt.plan.lineage import Place
 from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.batch_groups import BY, Form, around_both_sides, around_control_rows
 from spark_ckpt.runtime.stateless import with_control
@@ -62,7 +64,7 @@ def batch_groups(of: Translation, node: JavaObject) -> Rows:
     def make(ctx: Any) -> Chain:
         return Chain(getattr(side.grouped(ctx, meet), _method(node))(called, out), out)
 
-    places = (*rows.lineage.places, f"{kind_of(node)}: in Spark: it looks at all rows of a group")
+    places = (*rows.lineage.places, Place(kind_of(node), "in Spark: it looks at all rows of a group", Leaves.WHOLE))
     lineage = replace(rows.lineage, places=places)
     return Rows(Recipe(make, (rows.recipe,)), lineage, output_of(node), T.StructType(out.fields[:-2]))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan._in_arrow import Stays
 from spark_ckpt.plan._java_classes import frame_of, to_seq
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
@@ -22,6 +23,7 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._row_by_row import carried_step
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.udf_plan import items_of, seq_items
 
 JavaObject = Any
@@ -34,7 +36,7 @@ def expand(of: Translation, node: JavaObject) -> Rows:
     projections = seq_items(node.projections())
     numbers = resolved(frame_of(relation(rows.attributes), of.spark), [F.lit(i) for i in range(len(projections))])
     over = partial(_expanded, node, of.control, projections, numbers)
-    return carried_step(of, node, rows, over, "rows are repeated")
+    return carried_step(of, node, rows, over, Stays(Leaves.OPERATION, "rows are repeated"))
 
 
 def _expanded(

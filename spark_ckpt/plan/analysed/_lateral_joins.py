@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan._in_arrow import Stays
 from spark_ckpt.plan._java_classes import OPTION, frame_of, java_class, to_seq
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
@@ -29,6 +30,7 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import carried_step, step
 from spark_ckpt.plan.analysed._sub_queries import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.plan.udf_plan import NodeCopies, items_of, seq_items
 
@@ -45,7 +47,7 @@ def lateral_join(of: Translation, node: JavaObject) -> Rows:
         return _projected(of, node, rows, of_the_row, outer)
     over = partial(_joined, of.spark, node, of.control, outer)
     over(relation([*rows.attributes, *of.control.both]))  # refuses what no stream can have
-    made = carried_step(of, node, rows, over, "a sub-query over a table")
+    made = carried_step(of, node, rows, over, Stays(Leaves.TABLE, "a sub-query over a table"))
     return made if outer else replace(made, lineage=made.lineage.with_watermarks_told())
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from spark_ckpt.plan._in_arrow import Stays
 from spark_ckpt.plan._java_classes import to_seq
 from spark_ckpt.plan._observed import refuse_by_order
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import Rows, expression_class, kind_of, null_of, output_of, project, relation
 from spark_ckpt.plan.analysed._row_by_row import carried_step
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.udf_plan import NodeCopies, seq_items
 
 JavaObject = Any
@@ -19,7 +21,7 @@ JavaObject = Any
 def metrics(of: Translation, node: JavaObject) -> Rows:
     rows, over = of.rows(node.child()), partial(_measured, NodeCopies(of.spark), node, of.control)
     over(relation([*rows.attributes, *of.control.both]))  # refuses what cannot be measured
-    return carried_step(of, node, rows, over, "Spark gathers its metrics")
+    return carried_step(of, node, rows, over, Stays(Leaves.OPERATION, "Spark gathers its metrics"))
 
 
 def _measured(copies: NodeCopies, node: JavaObject, columns: ControlColumns, child: JavaObject) -> JavaObject:

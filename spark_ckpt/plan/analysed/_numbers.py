@@ -10,8 +10,10 @@ from pyspark.sql.types import StructField, StructType
 
 from spark_ckpt.plan.analysed._nodes import Rows, output_of, own_names, schema_of, with_names
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.lineage import Place
 from spark_ckpt.runtime.numbered import CarryControlRows, DropControlRowsOff
 from spark_ckpt.runtime.stateless import arrow_schema, with_control
 from spark_ckpt.types import CTL, TAG
@@ -41,5 +43,8 @@ def numbered(of: Translation, node: JavaObject) -> Rows:
         listed = [found.alias(number), *(F.col(quoted(c)) for c in columns), TAG, CTL]
         return Chain(carried.zipWithIndex(_NUMBER).select(*listed), full, (DropControlRowsOff(),))
 
-    places = (*rows.lineage.places, "AttachDistributedSequence: in Spark: it counts the rows of a batch")
+    places = (
+        *rows.lineage.places,
+        Place("AttachDistributedSequence", "in Spark: it counts the rows of a batch", Leaves.WHOLE),
+    )
     return Rows(Recipe(make, (parent,)), replace(rows.lineage, places=places), output_of(node), schema)

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from spark_ckpt.plan._first_rows import first_rows, of_result
+from spark_ckpt.plan._in_arrow import Stays
 from spark_ckpt.plan._java_classes import frame_of, to_seq
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
@@ -26,6 +27,7 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._row_by_row import carried_step
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.spark_errors import SORTING, unsupported
@@ -40,7 +42,7 @@ def sort(of: Translation, node: JavaObject) -> Rows:
     if not rows.lineage.whole_result:
         raise unsupported(f"{SORTING}: behind groupBy(...).agg(...)")
     over = partial(_sorted, of.spark, node, of.control)
-    made = carried_step(of, node, rows, over, "it looks at all rows of a result")
+    made = carried_step(of, node, rows, over, Stays(Leaves.WHOLE, "it looks at all rows of a result"))
     return replace(made, lineage=replace(made.lineage, is_sorted=True))
 
 

@@ -34,6 +34,7 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import row_by_row, step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._updates import merged_by
+from spark_ckpt.plan.analysed.ledger_of_expressions import classes_by, says_of
 from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.key_columns import stored_name
@@ -43,16 +44,12 @@ from spark_ckpt.state.topn.ordering import OrderBy
 
 JavaObject = Any
 
-_RANKS = ("RowNumber", "Rank", "DenseRank")
+_RANKS = classes_by("rank")
 _BETWEEN = ("Project", "SubqueryAlias", "View", "PipeOperator", "ResolvedHint")
 """What may stand between a window and the filter of its number."""
 _BOUNDS = {"LessThanOrEqual": 0, "LessThan": -1, "EqualTo": 0, "EqualNullSafe": 0}
 _TURNED = {"GreaterThanOrEqual": "LessThanOrEqual", "GreaterThan": "LessThan"}
 _ONE = ("EqualTo", "EqualNullSafe")
-_WAYS = (
-    'For running values of a key write groupBy("k").aggregate(emit="rows", orderBy="t", total=agg.sum("v")); for what '
-    "looks at other rows, transformWithState; over spans of time, groupBy(F.window(...))"
-)
 _COMPUTED = re.compile(r"_w\d+")
 """What Spark calls an expression that a window partitions or orders by."""
 
@@ -192,11 +189,7 @@ def _rank_of(node: JavaObject) -> JavaObject:
     for e in made:
         function = _function(e)
         if kind_of(function) not in _RANKS:
-            raise no_window_function(
-                f"{_text(e)}: a stream has row_number(), rank() and dense_rank() of windows over rows, filtered to the "
-                f"first of each key. {_WAYS}",
-                str(function.prettyName()),
-            )
+            raise no_window_function(f"{_text(e)}: {says_of('other window')}", str(function.prettyName()))
     if len(made) > 1:
         raise no_window_function(f"{', '.join(map(_text, made))}: expected one rank of a window, found several", "rank")
     return made[0]

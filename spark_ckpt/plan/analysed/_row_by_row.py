@@ -10,12 +10,13 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.plan._asked_for_data_rows import asked_for_data_rows
 from spark_ckpt.plan._generators import for_control_rows, refuse_generator
-from spark_ckpt.plan._in_arrow import RowColumns, Stays, StaysError, computed, kept
+from spark_ckpt.plan._in_arrow import RowColumns, Stays, StaysError, computed, kept, place_of_rows
 from spark_ckpt.plan._java_classes import frame_of
 from spark_ckpt.plan.analysed._control_rows import carried
 from spark_ckpt.plan.analysed._nodes import Rows, analysed, kind_of, output_of, schema_of, with_ids
 from spark_ckpt.plan.analysed._sub_queries import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.refused_types import refuse_without_arrow
 from spark_ckpt.plan.udf_plan import for_data_rows, seq_items
@@ -48,13 +49,12 @@ def step(of: Translation, node: JavaObject, rows: Rows) -> Rows:
             return Chain(in_spark(ctx.frame(parent)), full)
         return ctx.chain(parent).either(Operations(here), in_spark, full)
 
-    where = f"in Spark: {here.why}" if isinstance(here, Stays) else "in Arrow, if its rows are there"
-    lineage = replace(rows.lineage, places=(*rows.lineage.places, f"{kind_of(node)}: {where}"))
+    lineage = replace(rows.lineage, places=(*rows.lineage.places, place_of_rows(kind_of(node), here)))
     return Rows(Recipe(make, (parent,)), lineage, output_of(node), schema)
 
 
 def carried_step(
-    of: Translation, node: JavaObject, rows: Rows, over: Callable[[JavaObject], JavaObject], why: str
+    of: Translation, node: JavaObject, rows: Rows, over: Callable[[JavaObject], JavaObject], stays: Stays
 ) -> Rows:
     """What ``node`` makes of ``rows``, where ``over`` gives the plan of it over a child with control columns."""
     schema, parent = schema_of(node), rows.recipe
@@ -63,7 +63,7 @@ def carried_step(
     def make(ctx: Any) -> Chain:
         return Chain(_over(of, rows, ctx.frame(parent), over), full)
 
-    lineage = replace(rows.lineage, places=(*rows.lineage.places, f"{kind_of(node)}: in Spark: {why}"))
+    lineage = replace(rows.lineage, places=(*rows.lineage.places, place_of_rows(kind_of(node), stays)))
     return Rows(Recipe(make, (parent,)), lineage, output_of(node), schema)
 
 
@@ -83,14 +83,14 @@ def names_only(of: Translation, node: JavaObject) -> Rows:
 
 def _in_arrow(of: Translation, node: JavaObject, rows: Rows) -> tuple[Operation, ...] | Stays:
     if kind_of(node) not in _IN_ARROW:
-        return Stays(f"{kind_of(node)} is Spark's")
+        return Stays(Leaves.OPERATION, f"{kind_of(node)} is Spark's")
     columns = RowColumns([*rows.ids, *of.control_ids], [f.dataType for f in with_control(rows.schema).fields])
     try:
         if kind_of(node) == "Filter":
             return (kept(node.condition(), columns, of.spark),)
         return (computed(seq_items(node.projectList()), columns, of.spark),)
     except StaysError as reason:
-        return Stays(str(reason))
+        return reason.stays()
 
 
 def _in_spark(of: Translation, node: JavaObject, rows: Rows, df: SparkDF) -> SparkDF:

@@ -31,6 +31,7 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._row_by_row import carried_step
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.runtime.stateless import with_control
@@ -123,14 +124,14 @@ def static_join(of: Translation, node: JavaObject) -> Rows:
 
 def _placed(of: Translation, made: _StaticJoin, rows: Rows) -> Rows:
     """In Python, where the rows are there and the table is small enough; else in Spark."""
-    in_spark = carried_step(of, made.node, rows, made.over, "a join with a table")
+    in_spark = carried_step(of, made.node, rows, made.over, Stays(Leaves.TABLE, "a join with a table"))
     place = StaticPlace(_in_arrow(of, made, rows), frame_of(made.table, of.spark))
     full = with_control(in_spark.schema)
 
     def make(ctx: Any) -> Chain:
         return place.joined(ctx, ctx.chain(rows.recipe), full) or in_spark.recipe.make(ctx)
 
-    places = (*rows.lineage.places, f"{made.kind} join: {place.told}")
+    places = (*rows.lineage.places, place.of("Join", f"{made.kind} join"))
     lineage = replace(rows.lineage, places=places)
     lineage = lineage if made.keeps_stream else lineage.with_watermarks_told()
     return replace(in_spark, recipe=Recipe(make, (rows.recipe,)), lineage=lineage)
@@ -150,4 +151,4 @@ def _in_arrow(of: Translation, made: _StaticJoin, rows: Rows) -> JoinColumns | S
         sides = stream, RowColumns(ids, [f.dataType for f in table_schema.fields])
         return join_columns(made.node.condition(), _KINDS[made.kind], *sides, out, of.spark)
     except StaysError as reason:
-        return Stays(str(reason))
+        return reason.stays()

@@ -30,6 +30,7 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import python_step, step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.columns import free
+from spark_ckpt.plan.refused_types import WITHOUT_ARROW, has_type
 from spark_ckpt.plan.udf_plan import items_of, seq_items
 from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
 
@@ -163,10 +164,14 @@ def inner(e: JavaObject) -> JavaObject:
     return e
 
 
-def windowed(of: Translation, window: TimeWindow, name: str, newest: bool = False) -> Windowed:
+def windowed(
+    of: Translation, window: TimeWindow, name: str, newest: bool = False, read: JavaObject | None = None
+) -> Windowed:
     """The rows of the node's child, each once for each of its windows, or for the ``newest`` of them. ``name`` is what
-    the window is called in the state."""
-    rows, time = with_time(of, window.time, with_own_names(of.rows(window.node.child())), "window_time")
+    the window is called in the state. ``read``: the columns that are read behind it, if not all are."""
+    rows = of.rows(window.node.child())
+    rows = rows if read is None else _without_unread(of, rows, read, window.time)
+    rows, time = with_time(of, window.time, with_own_names(rows), "window_time")
     names = rows.schema.names
     shown, key = free(name, names), free(f"{name}_start", [*names, name])
     fields = [
@@ -178,6 +183,15 @@ def windowed(of: Translation, window: TimeWindow, name: str, newest: bool = Fals
     operation = AssignWindows(time, shown, key, window.size, newest, window.local)
     made = python_step(rows, operation, [*rows.attributes, window.column, start], schema)
     return Windowed(made, start, window, newest)
+
+
+def _without_unread(of: Translation, rows: Rows, read: JavaObject, time: JavaObject) -> Rows:
+    """``rows`` without those columns that Arrow has not and nobody reads."""
+    kept = [
+        a for a, f in zip(rows.attributes, rows.schema.fields, strict=True)
+        if read.contains(a) or time.references().contains(a) or not has_type(f.dataType, WITHOUT_ARROW)
+    ]  # fmt: skip
+    return rows if len(kept) == len(rows.attributes) else step(of, project(kept, relation(rows.attributes)), rows)
 
 
 def with_starts(rows: Rows, window: TimeWindow, name: str) -> Windowed:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, WatermarkNode
+from spark_ckpt.plan.lineage import Lineage, OperatorNode, Place, SourceNode, WatermarkNode
 
 _WIDTH = 100
 
@@ -33,7 +33,7 @@ class Step:
         return [watermark for watermark in self.lineage.watermarks if watermark not in known]
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def places(self) -> tuple[Place, ...]:
         """Where what it does to single rows runs, and why."""
         return self.lineage.places[sum(len(step.lineage.places) for step in self.inputs) :]
 
@@ -67,7 +67,7 @@ class JobGraph:
         for watermark in step.watermarks:
             yield f"watermark of {watermark.column}: {watermark.delay_us / 1_000_000:g} s behind the newest"
         for place in reversed(step.places):
-            yield place if step.operators else f"{place}. {_short(str(step.say()))}"
+            yield str(place) if step.operators else f"{place}. {_short(str(step.say()))}"
         if not step.inputs:
             yield from self._source(step)
 

@@ -9,6 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
+
+_COMPUTED = (Leaves.FUNCTION, Leaves.FORM, Leaves.TYPE, Leaves.SETTING)
+
 
 class How(Enum):
     ROW_BY_ROW = "row by row"
@@ -31,7 +35,7 @@ class How(Enum):
 @dataclass(frozen=True)
 class Entry:
     """``by``: the handler, or Spark's rule. ``says``: for the page, and for who is refused: why, and what to write.
-    ``written``: what makes such a node in PySpark and SQL, for the page.
+    ``written``: what makes such a node in PySpark and SQL, for the page. ``leaves``: why its rows may leave Arrow.
     """
 
     nodes: tuple[str, ...]
@@ -39,6 +43,7 @@ class Entry:
     by: str = ""
     says: str = ""
     written: str = ""
+    leaves: tuple[Leaves, ...] = ()
 
     def refusal(self, kind: str) -> str:
         """What is told of a node of this ``kind``: how users write it, and what the row says."""
@@ -52,6 +57,7 @@ LEDGER = (
         "projection",
         "columns are computed for data rows only; windows in Arrow",
         written="`select`, `selectExpr`, `withColumn`, `withColumnRenamed`, `drop`, `toDF`, `fillna`, `replace`, `to`",
+        leaves=_COMPUTED,
     ),
     Entry(
         ("Filter",),
@@ -59,6 +65,7 @@ LEDGER = (
         "filter",
         "control rows pass; of a number of rows it says how many are kept",
         written="`where`, `filter`, `dropna`, HAVING, QUALIFY",
+        leaves=_COMPUTED,
     ),
     Entry(
         ("Generate",),
@@ -66,6 +73,7 @@ LEDGER = (
         "row by row",
         "data rows are multiplied, control rows come once",
         written="`explode`, `posexplode`, `inline`, `stack`, LATERAL VIEW",
+        leaves=(Leaves.OPERATION,),
     ),
     Entry(
         ("Repartition", "RepartitionByExpression", "RebalancePartitions"),
@@ -73,6 +81,7 @@ LEDGER = (
         "row by row",
         "Spark moves rows; the place of a control row means nothing",
         written="`repartition`, `repartitionByRange`, `coalesce`",
+        leaves=(Leaves.OPERATION,),
     ),
     Entry(
         ("SubqueryAlias", "View", "PipeOperator", "ResolvedHint"),
@@ -101,6 +110,7 @@ LEDGER = (
         "sample",
         "rows are drawn anew with each batch",
         written="`sample`, `sampleBy`, TABLESAMPLE",
+        leaves=(Leaves.OPERATION,),
     ),
     Entry(
         ("Expand",),
@@ -108,6 +118,7 @@ LEDGER = (
         "expand",
         "grouping sets, UNPIVOT, windows; control rows come once",
         written="`rollup`, `cube`, `groupingSets`, `unpivot`, sliding `window`",
+        leaves=(Leaves.OPERATION,),
     ),
     Entry(
         ("Join",),
@@ -115,6 +126,7 @@ LEDGER = (
         "join",
         "a stream with a table; of two streams it is an operator, whose rows wait for each other",
         written="`join`, `crossJoin`, `IN`, `EXISTS`",
+        leaves=(Leaves.TABLE, *_COMPUTED),
     ),
     Entry(
         ("LateralJoin",),
@@ -122,6 +134,7 @@ LEDGER = (
         "lateral join",
         "with a table, or what a generator makes of the row",
         written="`lateralJoin`, LATERAL",
+        leaves=(Leaves.TABLE,),
     ),
     Entry(
         ("MapInArrow", "MapInPandas"),
@@ -136,9 +149,24 @@ LEDGER = (
         "numbers",
         "the rows of a batch get numbers",
         written="`zipWithIndex`",
+        leaves=(Leaves.WHOLE,),
     ),
-    Entry(("CollectMetrics",), How.ROW_BY_ROW, "metrics", "`observe` measures data rows only", written="`observe`"),
-    Entry(("Sort",), How.ROW_BY_ROW, "sort", "whole results of output mode complete", written="`orderBy`, `sort`"),
+    Entry(
+        ("CollectMetrics",),
+        How.ROW_BY_ROW,
+        "metrics",
+        "`observe` measures data rows only",
+        written="`observe`",
+        leaves=(Leaves.OPERATION,),
+    ),
+    Entry(
+        ("Sort",),
+        How.ROW_BY_ROW,
+        "sort",
+        "whole results of output mode complete",
+        written="`orderBy`, `sort`",
+        leaves=(Leaves.WHOLE,),
+    ),
     Entry(
         ("GlobalLimit",),
         How.OPERATOR,
@@ -167,6 +195,7 @@ LEDGER = (
         "batch groups",
         "`applyInPandas`, `applyInArrow`: the groups of a batch; the function sees data rows only",
         written="`groupBy().applyInPandas`, `applyInArrow`",
+        leaves=(Leaves.WHOLE,),
     ),
     Entry(
         ("FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow"),
@@ -174,6 +203,7 @@ LEDGER = (
         "batch cogroups",
         "the groups that two streams, or a stream and a table, have in a batch",
         written="`groupBy().cogroup(...).applyInPandas`, `applyInArrow`",
+        leaves=(Leaves.WHOLE,),
     ),
     Entry(
         ("Union",),
@@ -323,10 +353,10 @@ LEDGER = (
         written="Datasets of Scala and R",
     ),
     Entry(
-        ("ArrowEvalPythonUDTF", "BatchEvalPythonUDTF", "SQLTableFunction", "SQLFunctionNode"),
+        ("SQLTableFunction", "SQLFunctionNode"),
         How.REFUSED,
-        says="Spark would call the table function for control rows: return an array from a function, and explode it",
-        written="Python table functions (UDTF)",
+        says="write the query of the function in its place, as a temporary view or in WITH",
+        written="table functions that CREATE FUNCTION made",
     ),
     # --- in no analysed query of a stream
     Entry(
@@ -411,7 +441,9 @@ LEDGER = (
     Entry(
         (
             "ArrowEvalPython",
+            "ArrowEvalPythonUDTF",
             "BatchEvalPython",
+            "BatchEvalPythonUDTF",
             "DataSourceV2ScanRelation",
             "LogicalQueryStage",
             "MemoryPlan",
@@ -478,10 +510,11 @@ def named() -> frozenset[str]:
 
 def ledger_table() -> str:
     """All of the ledger for docs/design/front-door.md, in Markdown."""
-    lines = ["| nodes of Spark's plan | what becomes of them | |", "|---|---|---|"]
+    lines = ["| nodes of Spark's plan | what becomes of them | | leaves Arrow for |", "|---|---|---|---|"]
     for entry in LEDGER:
         names = ", ".join(f"`{node}`" for node in sorted(entry.nodes))
-        lines.append(f"| {names} | {_how(entry)} | {entry.says} |")
+        leaves = ", ".join(why.name.lower() for why in entry.leaves)
+        lines.append(f"| {names} | {_how(entry)} | {entry.says} | {leaves} |")
     return "\n".join(lines) + "\n"
 
 

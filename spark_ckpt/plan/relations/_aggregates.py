@@ -26,7 +26,7 @@ from spark_ckpt.plan._keyed_operator import keyed_rows
 from spark_ckpt.plan._windows import in_place
 from spark_ckpt.plan.carried_keys import carried, given_back, is_carried
 from spark_ckpt.plan.columns import free, quoted
-from spark_ckpt.plan.key_columns import Keys, stored_name
+from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
 from spark_ckpt.plan.relations._columns import bare, column, place_of
 from spark_ckpt.plan.relations._grouping_sets import NUMBER, NumberedSet, sets_of
 from spark_ckpt.plan.relations._pivots import check_values_end, of_values, pivoted_twice
@@ -277,7 +277,7 @@ def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, made: 
 
 
 def _inputs(grouped: _Grouped, read: Rows) -> pa.Schema:
-    return arrow_schema(T.StructType([f for f in read.schema.fields if f.name in grouped.split.columns()]))
+    return arrow_columns(read.schema, list(grouped.split.columns()))
 
 
 def _read(grouped: _Grouped, rows: Rows, keys: dict[str, Any]) -> Relation:

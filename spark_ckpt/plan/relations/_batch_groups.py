@@ -21,8 +21,10 @@ from spark_ckpt.plan._batch_groups import (
     together,
 )
 from spark_ckpt.plan._event_time import kept_by_name
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_reserved
+from spark_ckpt.plan.lineage import Place
 from spark_ckpt.plan.relations._columns import bare, column, place_of
 from spark_ckpt.plan.relations._python_functions import function_of
 from spark_ckpt.plan.relations._row_by_row import step
@@ -54,7 +56,7 @@ def batch_groups(of: Translation, node: Relation) -> Rows:
     def make(ctx: Any) -> Chain:
         return Chain(getattr(side.grouped(ctx, meet), _method(node))(called, out), out)
 
-    places = (*rows.lineage.places, f"{kind_of(node)}: in Spark: it looks at all rows of a group")
+    places = (*rows.lineage.places, Place(kind_of(node), "in Spark: it looks at all rows of a group", Leaves.WHOLE))
     lineage = replace(rows.lineage, places=places)
     return rows_of(Recipe(make, (rows.recipe,)), lineage, node, T.StructType(out.fields[:-2]))
 

@@ -18,6 +18,8 @@ from pyspark.sql.connect import plan as P
 from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._in_arrow import Stays
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.relations._columns import column, is_control, is_data
 from spark_ckpt.plan.relations._control_rows import control_last
 from spark_ckpt.plan.relations._row_by_row import carried_step
@@ -41,7 +43,9 @@ def lateral_join(of: Translation, node: Relation) -> Rows:
     generator = _generator_of(node.right)
     if generator is not None:
         return _projected(of, node, generator, outer)
-    made = carried_step(of, node, of.rows(node.left), partial(_joined, node, outer), "a sub-query over a table")
+    made = carried_step(
+        of, node, of.rows(node.left), partial(_joined, node, outer), Stays(Leaves.TABLE, "a sub-query over a table")
+    )
     return made if outer else replace(made, lineage=made.lineage.with_watermarks_told())
 
 

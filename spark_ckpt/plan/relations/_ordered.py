@@ -11,6 +11,8 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.plan._first_rows import first_rows, of_result
+from spark_ckpt.plan._in_arrow import Stays
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.relations._columns import column, is_data
 from spark_ckpt.plan.relations._row_by_row import carried_step
@@ -28,7 +30,7 @@ def sort(of: Translation, node: Relation) -> Rows:
     rows = of.rows(node._child)
     if not rows.lineage.whole_result:
         raise unsupported(f"{SORTING}: behind groupBy(...).agg(...)")
-    made = carried_step(of, node, rows, partial(_sorted, node), "it looks at all rows of a result")
+    made = carried_step(of, node, rows, partial(_sorted, node), Stays(Leaves.WHOLE, "it looks at all rows of a result"))
     return replace(made, lineage=replace(made.lineage, is_sorted=True))
 
 

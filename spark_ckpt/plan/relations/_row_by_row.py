@@ -11,9 +11,10 @@ from pyspark.sql.connect import plan as P
 from pyspark.sql.connect.dataframe import DataFrame
 
 from spark_ckpt.plan._generators_connect import for_control_rows
-from spark_ckpt.plan._in_arrow import Stays
+from spark_ckpt.plan._in_arrow import Stays, place_of_rows
 from spark_ckpt.plan._in_arrow_connect import in_arrow
 from spark_ckpt.plan._udf_connect import for_data_rows
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.plan_check import check_operation, plan_nodes
 from spark_ckpt.plan.relations._columns import is_text
@@ -50,8 +51,7 @@ def step(of: Translation, node: Relation, rows: Rows) -> Rows:
             return Chain(in_spark(ctx.frame(parent)), full)
         return ctx.chain(parent).either(Operations(here), in_spark, full)
 
-    where = f"in Spark: {here.why}" if isinstance(here, Stays) else "in Python, if its rows are there"
-    lineage = replace(rows.lineage, places=(*rows.lineage.places, f"{kind_of(node)}: {where}"))
+    lineage = replace(rows.lineage, places=(*rows.lineage.places, place_of_rows(kind_of(node), here)))
     made = rows_of(Recipe(make, (parent,)), lineage, node, schema)
     return replace(made, parts=_parts(of, placed, rows))
 
@@ -65,7 +65,7 @@ def _parts(of: Translation, node: Relation, rows: Rows) -> tuple[Part, ...]:
     return parts_behind(rows, of.schema(carried(of, node, known, before, guard=False)))
 
 
-def carried_step(of: Translation, node: Relation, rows: Rows, over: Over, why: str) -> Rows:
+def carried_step(of: Translation, node: Relation, rows: Rows, over: Over, stays: Stays) -> Rows:
     """What ``node`` makes of ``rows``, where ``over`` gives the relation of it over a child with control columns."""
     schema, parent = of.schema(node), rows.recipe
     full = with_control(schema)
@@ -73,7 +73,7 @@ def carried_step(of: Translation, node: Relation, rows: Rows, over: Over, why: s
     def make(ctx: Any) -> Chain:
         return Chain(over_frame(of, node, rows, ctx.frame(parent), over), full)
 
-    lineage = replace(rows.lineage, places=(*rows.lineage.places, f"{kind_of(node)}: in Spark: {why}"))
+    lineage = replace(rows.lineage, places=(*rows.lineage.places, place_of_rows(kind_of(node), stays)))
     return rows_of(Recipe(make, (parent,)), lineage, node, schema)
 
 
@@ -112,9 +112,9 @@ def under_names(node: Relation, rows: Rows, df: DataFrame) -> Relation:
 
 def _in_arrow(of: Translation, node: Relation, rows: Rows) -> tuple[Operation, ...] | Stays:
     if kind_of(node) not in _IN_ARROW:
-        return Stays(f"{kind_of(node)} is Spark's")
+        return Stays(Leaves.OPERATION, f"{kind_of(node)} is Spark's")
     if own_names(rows.shown) != list(rows.shown):
-        return Stays("several columns have one name")
+        return Stays(Leaves.FORM, "several columns have one name")
     before = under_names(node, rows, of.frame(empty(with_control(rows.schema))))
     return in_arrow(of.frame(before), of.frame(carried(of, node, rows, before, guard=False)))
 

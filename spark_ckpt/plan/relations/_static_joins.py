@@ -25,6 +25,7 @@ from spark_ckpt.plan._in_arrow import Stays
 from spark_ckpt.plan._static_in_arrow import joined_in_arrow
 from spark_ckpt.plan._static_side import StaticPlace
 from spark_ckpt.plan._trying import unlogged
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.relations._columns import column, identifier_of, is_control, is_data
@@ -168,14 +169,16 @@ def join(of: Translation, node: Relation) -> Rows:
 
 def _placed(of: Translation, made: _StaticJoin, rows: Rows) -> Rows:
     """In Python, where the rows are there and the table is small enough; else in Spark."""
-    in_spark = carried_step(of, made.node, rows, partial(_StaticJoin.over, made), "a join with a table")
+    in_spark = carried_step(
+        of, made.node, rows, partial(_StaticJoin.over, made), Stays(Leaves.TABLE, "a join with a table")
+    )
     place = StaticPlace(_in_arrow(of, made, rows), of.frame(made.table))
     full = with_control(in_spark.schema)
 
     def make(ctx: Any) -> Chain:
         return place.joined(ctx, ctx.chain(rows.recipe), full) or in_spark.recipe.make(ctx)
 
-    lineage = replace(rows.lineage, places=(*rows.lineage.places, f"Join: {place.told}"))
+    lineage = replace(rows.lineage, places=(*rows.lineage.places, place.of("Join")))
     lineage = lineage if made.kind in ("LEFT_OUTER", "RIGHT_OUTER") else lineage.with_watermarks_told()
     recipe = Recipe(make, (rows.recipe,))
     return replace(in_spark, recipe=recipe, lineage=lineage, parts=_parts(of, made, rows))
@@ -183,7 +186,9 @@ def _placed(of: Translation, made: _StaticJoin, rows: Rows) -> Rows:
 
 def _in_arrow(of: Translation, made: _StaticJoin, rows: Rows) -> JoinColumns | Stays:
     if not made.stream_left or own_names(rows.shown) != list(rows.shown):
-        return Stays("the table is on the left" if not made.stream_left else "several columns have one name")
+        return Stays(
+            Leaves.TABLE, "the table is on the left" if not made.stream_left else "several columns have one name"
+        )
     by_name = replace(rows, parts=())
     before = of.frame(under_names(made.node, by_name, of.frame(empty(with_control(rows.schema)))))
     on: Any = made.names or None
@@ -193,7 +198,7 @@ def _in_arrow(of: Translation, made: _StaticJoin, rows: Rows) -> JoinColumns | S
         result = of.frame(made.over(before._plan))
         _ = result.schema
     except PySparkException:
-        return Stays("it knows a column by an alias of before")
+        return Stays(Leaves.TABLE, "it knows a column by an alias of before")
     return joined_in_arrow(before, of.frame(made.table), on, _KINDS[made.kind], result)
 
 

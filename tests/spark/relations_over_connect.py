@@ -266,6 +266,8 @@ REFUSED: dict[str, Made] = {
         o.sparkSession.tvf.explode("xs").toDF("x"), F.col("x") > 2, "left"),
     "does not read this text": lambda o: o.select(F.expr("to_json(struct(*, xs[0] AS x))")),
     "topN": lambda o: o.withColumn("n", F.row_number().over(Window.partitionBy("k").orderBy("v"))).where("n < 2"),
+    "input_file_name\\(\\) is asked for": lambda o: o.select(F.input_file_name()),
+    "a keyed operator cannot keep, as Arrow": lambda o: o.groupBy("k").agg(F.first(F.expr("parse_json(k)"))),
     "pivot is not supported on a streaming": lambda o: o.groupBy("k").pivot("id").count(),
 }  # fmt: skip
 """What the message says -> a program."""
@@ -276,6 +278,8 @@ def refusals_of_relations(orders: Orders) -> None:
         df = made(orders.stream)
         with pytest.raises((InvalidInputError, AnalysisException), match=message):
             translated(orders.ckpt, df)
+    dotted = orders.stream.withColumnRenamed("k", "a.b").groupBy("`a.b`").topN(1, "v")
+    assert "a.b" in translated(orders.ckpt, dotted).columns
 
 
 CHECKS = (rows_of_every_relation, state_of_functions, order_and_limit, uids_and_refusals, refusals_of_relations)

@@ -51,7 +51,6 @@ class NodeGroups(Groups):
         return [own.get(attribute_id(e)) if kind_of(e) == "AttributeReference" else None for e in trees]
 
     def applied(self, function: Callable[..., Any], schema: StructType) -> SparkDF:
-        """As PySpark's ``applyInArrow``, which finds columns by names, and none with a dot or a backtick."""
         over = pandas_udf(function, schema, PythonEvalType.SQL_GROUPED_MAP_ARROW_UDF)
         called = over(*map(column_of, output_of(analysed(self.df))))
         jvm = self.df.groupBy(*self.by)._jgd.flatMapGroupsInArrow(called._jc)

@@ -3,12 +3,16 @@ Connect."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.connect import plan as P
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.udf import UserDefinedFunction
+from pyspark.sql.types import StructType
+from pyspark.util import PythonEvalType
 
 from spark_ckpt.plan._keyed_operator import keyed_rows
 from spark_ckpt.plan._own_operators import Groups, OwnOperator
@@ -30,6 +34,12 @@ class RelationGroups(Groups):
         names, sensitive = self.df.columns, is_case_sensitive(self.df.sparkSession)
         places = [name_among(names, c._expr, sensitive) for c in given]
         return [None if place is None else names[place] for place in places]
+
+    def applied(self, function: Callable[..., Any], schema: StructType) -> DataFrame:
+        over = UserDefinedFunction(function, schema, evalType=PythonEvalType.SQL_GROUPED_MAP_ARROW_UDF)
+        by = self.df.groupBy(*self.by)._grouping_cols
+        made = P.GroupMap(self.df._plan, by, over, [quoted(name) for name in self.df.columns])
+        return DataFrame(made, session=self.df._session)
 
 
 def groups_of(grouped: Any) -> Groups:

@@ -13,6 +13,7 @@ from spark_ckpt.plan.analysed.job_graph import Step
 from spark_ckpt.plan.analysed.ledger import Entry, How, entry_of
 from spark_ckpt.plan.analysed.translate import Translated
 from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.plan_check import OF_FILES
 from spark_ckpt.plan.relations._aggregates import aggregate
 from spark_ckpt.plan.relations._batch_groups import batch_cogroups, batch_groups
 from spark_ckpt.plan.relations._duplicates import deduplicate
@@ -74,7 +75,10 @@ class Walk(Translation):
         handler = OF_KINDS.get(kind_of(node)) or HANDLERS.get(entry.by)
         if handler is None:
             raise InvalidInputError(f"{kind_of(node)}: it is not translated over Spark Connect")
-        return handler(self, node)
+        made = handler(self, node)
+        if not all(source.by_spark for source in made.lineage.sources):
+            _refuse_files(node)
+        return made
 
     def _entry(self, node: Relation) -> Entry:
         if kind_of(node) in (*TEXTS, "Read") and not getattr(node, "_is_streaming", False):
@@ -96,6 +100,19 @@ def computed(of: Translation, node: Relation) -> Rows:
     node = without_stars(of, node, rows)
     call = call_in(node)
     return step(of, node, rows) if call is None else with_window(of, node, rows, call)
+
+
+def _refuse_files(node: Relation) -> None:
+    """Raises ``InvalidInputError`` for what Spark answers of a file that it reads itself."""
+    called = (f"{e._name.lower()}()" for e in all_parts(node) if isinstance(e, E.UnresolvedFunction))
+    written = (e._expr.lower() for e in all_parts(node) if isinstance(e, E.SQLExpression))
+    found = next(filter(None, map(OF_FILES.search, (*called, *written))), None)
+    if found is not None:
+        raise InvalidInputError(
+            f"{kind_of(node)}: {found[0]} is asked for: it would be empty in every row, as over Spark Connect Spark "
+            "does not read the sources of spark_ckpt. Read the files by spark.readStream and write by "
+            "ckpt.writeStream(df), or put their names into a column"
+        )
 
 
 def _refuse_ranks(node: Relation) -> None:

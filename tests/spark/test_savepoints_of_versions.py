@@ -15,6 +15,9 @@ from tests.spark.conftest import DEADLINE_S
 
 KEPT = Path(__file__).parents[1] / "savepoints"
 VERSIONS = sorted(path.name for path in KEPT.iterdir() if path.is_dir() and path.name[0].isdigit())
+PARAMS = [pytest.param(v, marks=[] if v == VERSIONS[0] else pytest.mark.soak) for v in VERSIONS]
+"""The oldest one with all tests: what can read that can mostly read the others."""
+
 ROWS = [row(number) for number in range(END)]
 Results = dict[tuple[str, str], tuple[int, str]]
 
@@ -65,7 +68,7 @@ def of_top() -> list[tuple[str, int, int]]:
     return [(k, rank, v) for k, values in sorted(best.items()) for rank, v in enumerate(values, 1)]
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=PARAMS)
 def restored(request: Any, spark: Any, ckpt: Any, tmp_path: Path) -> Callable[[str], list[dict[str, Any]]]:
     """All rows that a program puts out behind its savepoint."""
 

@@ -267,6 +267,7 @@ REFUSED: dict[str, Made] = {
     "does not read this text": lambda o: o.select(F.expr("to_json(struct(*, xs[0] AS x))")),
     "topN": lambda o: o.withColumn("n", F.row_number().over(Window.partitionBy("k").orderBy("v"))).where("n < 2"),
     "input_file_name\\(\\) is asked for": lambda o: o.select(F.input_file_name()),
+    "topN: over Spark Connect its keys are columns": lambda o: o.groupBy(F.window("at", "1 minute")).topN(1, "v"),
     "a keyed operator cannot keep, as Arrow": lambda o: o.groupBy("k").agg(F.first(F.expr("parse_json(k)"))),
     "pivot is not supported on a streaming": lambda o: o.groupBy("k").pivot("id").count(),
 }  # fmt: skip

@@ -14,6 +14,7 @@ from pyspark.sql.connect.udf import UserDefinedFunction
 from pyspark.sql.types import StructType
 from pyspark.util import PythonEvalType
 
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._keyed_operator import keyed_rows
 from spark_ckpt.plan._own_operators import Groups, OwnOperator
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
@@ -22,6 +23,7 @@ from spark_ckpt.plan.relations._columns import bare, column, name_among
 from spark_ckpt.plan.relations._python_functions import function_of
 from spark_ckpt.plan.relations._row_by_row import step
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of, with_own_names
+from spark_ckpt.plan.relations._windows import is_window
 from spark_ckpt.plan.relations.uids import given_uid
 
 Relation = Any
@@ -54,6 +56,11 @@ def asked_of(node: Relation) -> OwnOperator | None:
 def own_operator(of: Translation, node: Relation, asked: OwnOperator) -> Rows:
     rows = with_own_names(of.rows(node._child))
     asked.check_updates(rows.lineage)
+    if any(is_window(bare(c._expr)) for c in node._grouping_cols):
+        raise InvalidInputError(
+            f"{asked.method}: over Spark Connect its keys are columns, found a window. Compute it in front: "
+            'stream.withColumn("w", F.window(...)).groupBy("w")'
+        )
     computed = [name for name in asked.keys if name not in asked.plain]
     if computed:
         pairs = zip(node._grouping_cols or [F.lit(0)], asked.keys, strict=True)

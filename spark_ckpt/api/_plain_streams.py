@@ -143,8 +143,8 @@ class PlainWriter(CkptStreamWriter):
             raise ConfigError(
                 f"job {self.run.job!r}: the newest start is {self.run.generation}, and rows came from the readers of "
                 f"{sorted(generations)}. If a newer start of the job has taken over, this query has to end. If the "
-                "query has several ckpt readers: a plain stream has one; ckpt.wrap(a).union(ckpt.wrap(b)) is one "
-                "stream of both, with ckpt = spark_ckpt.enable(spark)"
+                "query has several ckpt readers: a plain stream has one; read both by ckpt.readStream, with "
+                "ckpt = spark_ckpt.enable(spark)"
             )
 
     @property

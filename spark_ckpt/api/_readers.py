@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming import DataStreamReader
 from pyspark.sql.types import StructType, VariantType, YearMonthIntervalType
 
-from spark_ckpt.api._file_options import OnlySparkReadsError, files_options
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.plan.refused_types import has_type, refuse_unread
 from spark_ckpt.plan.spark_errors import no_schema
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.sources.file_text import check_schema
+from spark_ckpt.sources.spark_file_options import OnlySparkReadsError, files_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

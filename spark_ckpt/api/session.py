@@ -10,10 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pyspark.errors import PySparkValueError
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType, YearMonthIntervalType
+from pyspark.sql.types import StructType
 
-from spark_ckpt.api._file_options import OnlySparkReadsError
 from spark_ckpt.api._migrations import Migrations, StateMigration, moved
 from spark_ckpt.api._on_dataframes import add_methods
 from spark_ckpt.api._output_modes import check_mode, check_updates
@@ -22,7 +20,6 @@ from spark_ckpt.api._read_by_spark import Asked, may_be_sparks, read_by_spark, r
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads, refuse_unread_types
 from spark_ckpt.api._spark_streams import spark_stream
 from spark_ckpt.api._tables import table_source
-from spark_ckpt.api._wrap import wrapped
 from spark_ckpt.api.state import CkptState, job_name
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig
@@ -32,18 +29,18 @@ from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.savepoint import Savepoint
 from spark_ckpt.plan.analysed.leaves import Stream
-from spark_ckpt.plan.carried_keys import carried_type, given_back
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import quoted, refuse_repeated, refuse_reserved
+from spark_ckpt.plan.columns import refuse_repeated, refuse_reserved
 from spark_ckpt.plan.front_door import front_door, translated
 from spark_ckpt.plan.lineage import Lineage, SourceNode
-from spark_ckpt.plan.refused_types import has_type, refuse_unread
+from spark_ckpt.plan.refused_types import refuse_unread
 from spark_ckpt.plan.session_confs import all_confs
 from spark_ckpt.plan.spark_errors import check_path, not_expected, path_not_found
 from spark_ckpt.plan.spark_stream_rows import SparkStreamMaker
 from spark_ckpt.plan.start import plan_restore
-from spark_ckpt.runtime.stateless import control_row, with_control
+from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.base import open_source
+from spark_ckpt.sources.spark_file_options import OnlySparkReadsError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -151,20 +148,6 @@ class CkptSession(Hinting):
             writer.option(f"{PREFIX}restore", str(from_))
         return plan_restore(writer._request(None), with_sinks=False)
 
-    def wrap(self, df: Any) -> DataFrame:
-        """``df``, a stream of ``spark.readStream.format("ckpt")`` with what plain Spark did to it, as one of ours.
-
-        So it can be grouped, joined and written here. What was done in Spark, SQL over views included, must have kept
-        every control row and both control columns. The reader's options say what they said: source, ``uid``, ``job``
-        and other settings of the job; its ``checkpointLocation`` goes to the writer. Raises ``InvalidInputError`` if
-        ``df`` does not begin with one such reader or its plan may lose control rows, ``ControlColumnsError`` if it has
-        lost the columns, ``ConfigError`` for the reader's options::
-
-            orders = spark.sql("SELECT * FROM orders WHERE amount > 0 OR __ckpt_ctl IS NOT NULL")
-            totals = ckpt.wrap(orders).groupBy("customer").agg(F.sum("amount").alias("total")).uid("totals")
-        """
-        return wrapped(self, df)
-
     def migrate(self, uid: str) -> StateMigration:
         """What becomes of the state under ``uid`` where the query asks for another one. Driver, ahead of a start.
 
@@ -205,16 +188,6 @@ class CkptSession(Hinting):
         """
         found = {k: v for k, v in all_confs(self.spark.conf).items() if k.startswith(PREFIX)}
         return JobConfig.from_options({**found, **self._given}, overrides or {})
-
-    def preview(self, schema: StructType) -> Any:
-        """What recipes are tried on before they run: a plain batch DataFrame of ``schema``, control columns included,
-        with one control row and no data."""
-        months = {f.name for f in schema.fields if has_type(f.dataType, YearMonthIntervalType)}
-        made = [StructField(f.name, carried_type(f.dataType)) if f.name in months else f for f in schema.fields]
-        known = StructType(made)  # of what Arrow has types for
-        frame = self.spark.createDataFrame(control_row(known), known)
-        given = [(F.col(quoted(f.name)), f) for f in schema.fields]
-        return frame.select(*(given_back(c, f.dataType).alias(f.name) for c, f in given)) if months else frame
 
 
 class CkptDataStreamReader(FileReaders, Hinting):

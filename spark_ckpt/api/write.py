@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 from spark_ckpt.api._functions import as_sink, batch_function, each_row, sink_named
 from spark_ckpt.api._output_modes import check_mode, check_order, check_sinks, check_updates
-from spark_ckpt.api._partition_texts import with_partition_texts
 from spark_ckpt.api._refused_at_start import as_spark_takes
-from spark_ckpt.api._repeated_names import told_apart
+from spark_ckpt.api._rows_for_sinks import told_apart, with_partition_texts
 from spark_ckpt.api._tables import table_sink
 from spark_ckpt.api._writers import WHERE, in_our_terms, with_conditions
 from spark_ckpt.api.query import CkptQuery

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.analysed.ledger_of_expressions import refused_aggregates
 from spark_ckpt.state.aggregates.kinds import COMOMENTS
 
@@ -103,3 +106,17 @@ DISTINCT = {
     },
 }
 """Kind -> the kind of the same function with DISTINCT; None: the same."""
+
+
+SparkDF = Any
+JavaObject = Any
+
+BY_ORDER = ("first", "first_value", "last", "last_value", "any_value")
+
+
+def refuse_by_order(name: str) -> None:
+    """Raises ``InvalidInputError`` for an aggregate that goes by the order of rows."""
+    if name in BY_ORDER:
+        raise InvalidInputError(
+            f"observe: {name} would see control rows, and rows of a batch have no order here; use min or max"
+        )

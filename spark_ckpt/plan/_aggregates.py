@@ -3,8 +3,8 @@
 ``F.sum(F.col("a") * F.col("b")) / F.count("*")`` is a sum of the column ``(a * b)``, which Spark computes in front of
 the operator; a count of rows; and their quotient, which Spark computes behind it. Names, types and errors are Spark's:
 it analyses the expressions over the preview first. Classic Spark gives its analysed tree
-(:mod:`spark_ckpt.plan._aggregates_classic`), Spark Connect the one that the user wrote
-(:mod:`spark_ckpt.plan._aggregates_connect`).
+(:mod:`spark_ckpt.plan.analysed._aggregate_calls`), Spark Connect the one that the user wrote
+(:mod:`spark_ckpt.plan.relations._aggregate_trees`).
 """
 
 from __future__ import annotations

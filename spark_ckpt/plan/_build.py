@@ -1,11 +1,10 @@
-"""Builds the Spark plan of a start from the recipes of wrapped DataFrames. Driver."""
+"""Builds the Spark plan of a start from the recipes of a translated plan. Driver."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
-from dataclasses import replace
 from functools import reduce
 from itertools import count
 from typing import Any
@@ -16,8 +15,6 @@ from spark_ckpt.errors import TopologyError
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.names import checked_name
-from spark_ckpt.plan._known_as import known_as
-from spark_ckpt.plan._when_made import as_when_made, step_as_when_made
 from spark_ckpt.plan.chain import Chain, Recipe, in_python, with_names_of_their_own
 from spark_ckpt.plan.lineage import (
     NEEDS_UID,
@@ -211,10 +208,7 @@ class BuildContext:
         if self._first is not None and recipe not in self._first[1]:
             return self._first[0].chain(recipe)
         if recipe not in self._built:
-            with as_when_made(recipe, self.spark):
-                made = recipe.make(self)
-            if made.in_spark is not None:
-                made = replace(made, in_spark=step_as_when_made(recipe, self.spark, made.in_spark))
+            made = recipe.make(self)
             if made.open and not (self.run.config.chaining and self._consumers.get(recipe, 1) == 1):
                 made = Chain(self.for_spark(made), made.schema)
             self._built[recipe] = made
@@ -238,8 +232,6 @@ class BuildContext:
             placed = in_python(chain.head, one_by_one.operations, one_by_one.schema)
         else:
             placed = chain.head
-        if chain.like is not None:
-            return known_as(placed, chain.like)
         return placed if one_by_one is chain else placed.toDF(*chain.schema.fieldNames())
 
     def _load(self, chain: Chain) -> Any:
@@ -316,7 +308,6 @@ def source_specs(
             event_time=node in timed,
             no_data_batches=no_data_batches,
             tells=any(o.listens and node in o.upstream for o in lineage.operators),
-            plain_operations=lineage.plain_operations,
             can_drain=not by_spark,
             last=node.by_spark and len(named) > 1,
             marks_reads=lineage.marks_reads,

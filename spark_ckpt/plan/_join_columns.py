@@ -13,9 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._join_condition import Parts
-from spark_ckpt.plan._join_rules import FULL, LEFT_OUTER, RIGHT_OUTER, SEMI, Until, is_outer
-from spark_ckpt.plan._join_sides import LEFT, RIGHT
+from spark_ckpt.plan._join_rules import FULL, LEFT, LEFT_OUTER, RIGHT, RIGHT_OUTER, SEMI, Parts, Until, is_outer
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.key_columns import column_named, stored_name
 from spark_ckpt.plan.refused_types import refuse_unkept

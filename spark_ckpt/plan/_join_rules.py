@@ -1,15 +1,71 @@
-"""What Spark allows of joins of two streams, and until when rows of a side are kept. Driver.
-
-As in Spark's ``UnsupportedOperationChecker`` and ``StreamingSymmetricHashJoinHelper``, whose wording the messages have.
-"""
+"""The numbers of the two sides of a join. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from spark_ckpt.plan._join_condition import Parts
-from spark_ckpt.plan._join_sides import LEFT, RIGHT
+from pyspark.sql import Column
+from pyspark.sql import types as T
+
 from spark_ckpt.plan.spark_errors import RefusedAsInSparkError, unsupported
+from spark_ckpt.state.joins.predicate import Predicate
+
+LEFT, RIGHT = 0, 1
+
+
+FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+ORDERED = (
+    T.NumericType,
+    T.BooleanType,
+    T.DatetimeType,
+    T.StringType,
+    T.BinaryType,
+    T.DayTimeIntervalType,
+)
+
+
+@dataclass(frozen=True)
+class Key:
+    """An equality of an expression of each side. ``names``: the sides' columns, where it is just a column.
+
+    ``ends``: it is the end of a window that rows are late by, which is an event time, too.
+    """
+
+    columns: tuple[Column, Column]
+    kind: T.DataType
+    null_safe: bool
+    names: tuple[str | None, str | None]
+    ends: bool = False
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Rows of ``side``, by a time in ``column``, match no row of the other later than its watermark column's, plus
+    ``shift_ms``."""
+
+    side: int
+    column: str
+    other_column: str
+    shift_ms: int
+
+
+@dataclass
+class Parts:
+    """``alone``: of each side, what its rows have to satisfy by themselves. ``computed``: columns that the condition
+    compares, by side. ``behind``: what only Spark can tell, of pairs."""
+
+    keys: list[Key] = field(default_factory=list)
+    alone: tuple[list[Column], list[Column]] = field(default_factory=lambda: ([], []))
+    computed: tuple[dict[str, Column], dict[str, Column]] = field(default_factory=lambda: ({}, {}))
+    condition: Predicate | None = None
+    behind: list[Column] = field(default_factory=list)
+    bounds: list[Bound] = field(default_factory=list)
+
+    def times(self, side: int) -> set[str]:
+        """The columns of a side that tell until when rows match: keys, and what is compared with times of the other."""
+        keys = {key.names[side] for key in self.keys}
+        return {name for name in keys if name} | {b.column if b.side == side else b.other_column for b in self.bounds}
+
 
 INNER, LEFT_OUTER, RIGHT_OUTER, FULL, SEMI = "inner", "left", "right", "full", "left_semi"
 _KINDS = {

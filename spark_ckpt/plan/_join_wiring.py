@@ -11,8 +11,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.plan._event_time import event_time_among, noted_as
 from spark_ckpt.plan._join_columns import JoinPlan
-from spark_ckpt.plan._join_rules import INNER, Times
-from spark_ckpt.plan._join_sides import LEFT, RIGHT
+from spark_ckpt.plan._join_rules import INNER, LEFT, RIGHT, Times
 from spark_ckpt.plan._keyed_operator import KeyedRows, Upstream, addable, state_layout
 from spark_ckpt.plan._wiring import produced_by
 from spark_ckpt.plan.chain import Chain, Recipe

@@ -18,9 +18,8 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregates import ALL_ROWS
-from spark_ckpt.plan._key_types import check_key
 from spark_ckpt.plan.columns import refuse_repeated
-from spark_ckpt.plan.key_columns import Keys, stored_name
+from spark_ckpt.plan.key_columns import Keys, check_key, stored_name
 from spark_ckpt.plan.lineage import Lineage, OperatorNode
 from spark_ckpt.runtime.stateless import spark_schema
 from spark_ckpt.state.functions.base import StateFunction

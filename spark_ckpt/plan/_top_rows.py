@@ -1,23 +1,77 @@
-"""The first rows of each key: ``row_number()`` over a window that is filtered, and ``topN``. Driver."""
+"""What ``orderBy`` is given: columns and expressions, ascending or descending, nulls first or last. Driver."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._event_time import event_time
+from spark_ckpt.plan._java_classes import COLUMN, class_name, java_class
 from spark_ckpt.plan._keyed_operator import KeyedRows, Upstream, keyed_rows
-from spark_ckpt.plan._ordering import check_orderable
+from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
+from spark_ckpt.runtime.limits import FirstOfResult
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.distinct_rows import Expiry
+from spark_ckpt.state.functions.first_rows import COUNT
+from spark_ckpt.state.functions.first_rows import FirstRows as Limited
 from spark_ckpt.state.topn.changes import Changes
 from spark_ckpt.state.topn.function import STATE_COLUMNS, TopN
 from spark_ckpt.state.topn.ordering import OrderBy
 from spark_ckpt.state.topn.updates import TopNOfUpdates
+
+Node = Any
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """``given`` is a name or an expression. Spark's nulls come first where it ascends and last where it descends."""
+
+    given: Any
+    descending: bool = False
+    nulls_first: bool = True
+
+
+def ordering(given: Any) -> Ordering:
+    """Of one argument: a name, or a column such as ``F.desc("ts")`` or ``df.n.asc_nulls_last()``."""
+    if isinstance(given, str):
+        return Ordering(given)
+    if not isinstance(given, Column):
+        raise InvalidInputError(f"expected columns to order by, names or such as F.desc('ts'); found {given!r}")
+    if hasattr(given, "_jc"):
+        return _classic(given, given._jc.node())
+    tree = given._expr
+    if type(tree).__name__ != "SortOrder":
+        return Ordering(given)
+    return Ordering(type(given)(tree._child), not tree._ascending, tree._nullsFirst)
+
+
+def _classic(given: Column, node: Node) -> Ordering:
+    if class_name(node) != "SortOrder":
+        return Ordering(given)
+    child = type(given)(java_class(COLUMN)(node.child()))
+    return Ordering(child, "Desc" in str(node.sortDirection()), "First" in str(node.nullOrdering()))
+
+
+def check_orderable(method: str, name: str, kind: T.DataType) -> None:
+    """Raises ``InvalidInputError`` for types whose order is not Spark's here."""
+    if isinstance(kind, T.StructType):
+        for field in kind.fields:
+            check_orderable(method, f"{name}.{field.name}", field.dataType)
+        return
+    collated = isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation()
+    others = (T.ArrayType, T.MapType, T.VariantType, T.CalendarIntervalType, T.YearMonthIntervalType, T.NullType)
+    if collated or isinstance(kind, (*others, T.UserDefinedType)):
+        raise InvalidInputError(
+            f"{method} cannot order by {name!r}, whose type is {kind.simpleString()}: order by flat columns or structs "
+            "of such, for example by F.size(...) or an element of an array, or by a cast"
+        )
 
 
 @dataclass(frozen=True)
@@ -63,3 +117,30 @@ def top_n(schema: T.StructType, asked: FirstRows, keys: Keys, method: str) -> To
         return TopN(*row, **how)
     sub_keys = {name: stored_name(name) for name in asked.merged}
     return TopNOfUpdates(*row, merge_keys=sub_keys, removed_by=asked.removed_by, **how)
+
+
+_ALL = "all"
+
+
+def first_rows(upstream: Upstream, n: int, uid: str | None) -> KeyedRows:
+    """The first ``n`` rows. In output mode complete, behind an aggregation, of each result; else an operator counts
+    them over time, in one task."""
+    names = upstream.schema.names
+    keys = Keys({_ALL: F.lit(True)}, T.StructType().add(_ALL, "boolean"), frozenset()).named_for(names, [COUNT])
+    function = Limited(n, arrow_schema(keys.schema), arrow_columns(upstream.schema, names))
+    whole = upstream.lineage.whole_result
+    made = keyed_rows(upstream, uid, function, names, keys, whole_in_complete=whole)
+    counting, lineage = made.recipe.make, replace(made.lineage, is_limited=True)
+
+    def make(ctx: Any) -> Chain:
+        in_complete = whole and ctx.output_mode == "complete"
+        return of_result(ctx, upstream.recipe, n) if in_complete else counting(ctx)
+
+    return replace(made, recipe=replace(made.recipe, make=make), lineage=lineage)
+
+
+def of_result(ctx: Any, recipe: Recipe, n: int) -> Chain:
+    """In each task first, and then in one. Behind Python, Spark keeps the order that its rows have."""
+    chain = ctx.chain(recipe)
+    few = ctx.place(chain.then(FirstOfResult(n), chain.schema))
+    return Chain(few.repartition(1), chain.schema, (FirstOfResult(n),))

@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
-from spark_ckpt.plan._durations import simple_ms
+from spark_ckpt.plan._event_time import simple_ms
 from spark_ckpt.plan._java_classes import COLUMN, class_name, java_class
 from spark_ckpt.runtime.windows import WindowSize
 

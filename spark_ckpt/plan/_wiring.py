@@ -14,7 +14,6 @@ from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.plan.chain import Chain, in_python
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.lineage import Lineage, OperatorNode
-from spark_ckpt.plan.udf_plan import for_data_rows
 from spark_ckpt.runtime.operator.operator import KeyedOperator
 from spark_ckpt.runtime.operator.pack import PACKED, PackStage
 from spark_ckpt.runtime.operator.snapshot import SnapshotStage
@@ -119,7 +118,7 @@ def hashed(df: Any, keys: Any, columns: list[str]) -> Any:
         for expression, field in zip(keys.expressions.values(), keys.schema.fields, strict=True)
     ]
     others = [F.col(quoted(c)) for c in dict.fromkeys(columns) if c not in names]
-    rows = for_data_rows(df.select(*key_columns, *others, TAG, CTL), df)
+    rows = df.select(*key_columns, *others, TAG, CTL)
     if _nested(keys):
         return rows
     key_hash = F.xxhash64(*[normalised(F.col(quoted(f.name)), f.dataType) for f in keys.schema.fields]).alias(KEY_HASH)

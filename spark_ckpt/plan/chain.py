@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Any
 
 from pyspark.sql.types import StructField, StructType
@@ -29,15 +28,11 @@ _PLAIN = re.compile(r"[^.`*]+", re.DOTALL)
 
 @dataclass(frozen=True)
 class Chain:
-    """``head`` is a Spark DataFrame or a source; ``schema`` is that of the rows behind ``operations``. Driver.
-
-    ``like``: a DataFrame by whose columns later operations know those behind ``operations``, if names do not do.
-    """
+    """``head`` is a Spark DataFrame or a source; ``schema`` is that of the rows behind ``operations``. Driver."""
 
     head: Any
     schema: StructType
     operations: tuple[Operation, ...] = ()
-    like: Any = None
     before: Chain | None = None
     """In front of the last operation."""
     in_spark: InSpark | None = None
@@ -48,16 +43,16 @@ class Chain:
         """Whether a Python operation would run in a Python worker that is there anyhow."""
         return bool(self.operations) or isinstance(self.head, SourceNode)
 
-    def then(self, operation: Operation, schema: StructType, like: Any = None) -> Chain:
+    def then(self, operation: Operation, schema: StructType) -> Chain:
         operations = (*self.operations, operation)
         schema = nullable(schema)
-        return replace(self, schema=schema, operations=operations, like=like, before=self, in_spark=None)
+        return replace(self, schema=schema, operations=operations, before=self, in_spark=None)
 
-    def either(self, operation: Operation, in_spark: InSpark, schema: StructType, like: Any = None) -> Chain:
+    def either(self, operation: Operation, in_spark: InSpark, schema: StructType) -> Chain:
         """What both can do, where the rows are: it is no reason to leave Python, nor to go there."""
         if not self.open:
             return Chain(in_spark(self.head), schema)
-        return replace(self.then(operation, schema, like), in_spark=in_spark)
+        return replace(self.then(operation, schema), in_spark=in_spark)
 
     def left_to_spark(self) -> tuple[Chain, list[InSpark]]:
         """For who goes on in Spark: the chain without the last operations that Spark can do as well, and those, from
@@ -87,20 +82,12 @@ class Chain:
 class Recipe:
     """How to build a stream, when job, generation and restore point are known. ``make`` gets the build context.
 
-    Columns that were taken from a stream are known by its recipe's ``number``. ``also``: the numbers of streams that
-    this one was made of in another order. ``operators`` are the keyed operators that it adds to its parents.
+    ``operators`` are the keyed operators that it adds to its parents.
     """
 
     make: Callable[[Any], Chain]
     parents: tuple[Recipe, ...] = field(default=())
-    number: int = field(default_factory=count().__next__)
-    also: frozenset[int] = frozenset()
     operators: tuple[OperatorNode, ...] = ()
-
-    def numbers(self) -> frozenset[int]:
-        """Of all streams whose columns these rows have."""
-        all_ = (self, *self.consumers())
-        return frozenset(r.number for r in all_).union(*(r.also for r in all_))
 
     def consumers(self) -> dict[Recipe, int]:
         """How many times each recipe that this one needs is used."""

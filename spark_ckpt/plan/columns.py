@@ -46,45 +46,9 @@ def is_case_sensitive(spark: Any) -> bool:
     return bool(spark.conf.get("spark.sql.caseSensitive") == "true")
 
 
-def user_columns(columns: Iterable[str]) -> list[str]:
-    return [c for c in columns if c not in CONTROL_COLUMNS]
-
-
-def in_order(columns: Sequence[str]) -> bool:
-    return tuple(columns[-2:]) == CONTROL_COLUMNS
-
-
-def ordered(df: SparkDF, columns: Sequence[str]) -> SparkDF:
-    """``df``, whose columns are ``columns``, with the user's columns first, as they are, and the control columns last.
-
-    Spark appends a new column behind all others, the control columns included.
-    """
-    if in_order(columns):
-        return df
-    if len(set(map(str.lower, columns))) < len(columns):  # behind a join
-        return control_last(df)
-    return df.select(*[quoted(c) for c in (*user_columns(columns), *CONTROL_COLUMNS)])
-
-
-def control_last(df: SparkDF) -> SparkDF:
-    """``df`` with the control columns last; names may come twice, and keep what they are qualified by."""
-    return df.select(everything(), *CONTROL_COLUMNS)
-
-
 def everything() -> Column:
     """All columns but the control columns, whatever they are called."""
     return F.expr(f"* EXCEPT ({', '.join(CONTROL_COLUMNS)})")
-
-
-def require_control(columns: Sequence[str]) -> None:
-    """Raises ``ControlColumnsError`` unless each control column is there once."""
-    wrong = [c for c in CONTROL_COLUMNS if list(columns).count(c) != 1]
-    if wrong:
-        raise ControlColumnsError(
-            f"the control columns {wrong} are gone or doubled after a plain DataFrame operation; expected each of "
-            f"{list(CONTROL_COLUMNS)} once, found {list(columns)}. Keep them in every select and leave "
-            "their values alone."
-        )
 
 
 def refuse_reserved(names: Iterable[str], what: str) -> None:

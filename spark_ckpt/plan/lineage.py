@@ -138,17 +138,31 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Stays:
+    """Why an operation stays in Spark: in the ledger's words, and in detail."""
+
+    leaves: Leaves
+    why: str
+
+
+def place_of_rows(node: str, here: object) -> Place:
+    """Of what works row by row. ``here``: ``Stays``, or what does it in Arrow."""
+    if isinstance(here, Stays):
+        return Place(node, f"in Spark: {here.why}", here.leaves)
+    return Place(node, "in Arrow, if its rows are there")
+
+
+@dataclass(frozen=True)
 class Lineage:
     """``inputs`` counts the streams whose barriers arrive here: sources, or the operators nearest upstream.
 
     A source or operator that reaches a place along two branches counts twice, because its barriers come twice.
     ``open_watermarks`` are computed from rows at the next keyed operator; ``watermarks`` are all that apply.
-    ``plain_operations`` are the user's own Spark operations, as messages name them. ``told_watermarks``: those of
-    ``watermarks`` whose columns, or some of whose rows, do not reach the next keyed operator, so that they are computed
-    where ``withWatermark`` stands. ``places`` says for people which filters and computed columns can run in Python.
-    ``spark_streams``: those that Spark itself reads, in the order in which they stand in the plan. ``is_sorted`` and
-    ``is_limited``: there is an ``orderBy``, or a ``limit``, which not every output mode has. ``marks_reads``: a stage
-    wants to know of each batch whether sources read anything.
+    ``told_watermarks``: those of ``watermarks`` whose columns, or some of whose rows, do not reach the next keyed
+    operator, so that they are computed where ``withWatermark`` stands. ``places`` says for people which filters and
+    computed columns can run in Python. ``spark_streams``: those that Spark itself reads, in the order in which they
+    stand in the plan. ``is_sorted`` and ``is_limited``: there is an ``orderBy``, or a ``limit``, which not every output
+    mode has. ``marks_reads``: a stage wants to know of each batch whether sources read anything.
     """
 
     inputs: int = 1
@@ -156,7 +170,6 @@ class Lineage:
     operators: tuple[OperatorNode, ...] = ()
     watermarks: tuple[WatermarkNode, ...] = ()
     open_watermarks: tuple[WatermarkNode, ...] = field(default=())
-    plain_operations: tuple[str, ...] = ()
     told_watermarks: tuple[WatermarkNode, ...] = ()
     places: tuple[Place, ...] = ()
     spark_streams: tuple[SparkStreamNode, ...] = ()
@@ -191,7 +204,6 @@ class Lineage:
             self.operators + other.operators,
             _merge(self.watermarks, other.watermarks),
             _merge(self.open_watermarks, other.open_watermarks),
-            _merge(self.plain_operations, other.plain_operations),
             _merge(self.told_watermarks, other.told_watermarks),
             _merge(self.places, other.places),
             _merge(self.spark_streams, other.spark_streams),

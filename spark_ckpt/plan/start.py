@@ -32,12 +32,12 @@ from spark_ckpt.plan._build import (
 )
 from spark_ckpt.plan._memory_table import make_table, with_folder
 from spark_ckpt.plan._spark_location import as_spark_writes, files_at, own_location, spark_location
-from spark_ckpt.plan._spark_streams import in_order
 from spark_ckpt.plan._wiring import event_time
 from spark_ckpt.plan.batch_functions import BatchFunction, as_sinks, deliverer_of, thread_of, with_functions_last
 from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, SparkStreamNode
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
 from spark_ckpt.plan.spark_errors import ConfigRefusedAsInSparkError, already_active
+from spark_ckpt.plan.spark_stream_rows import in_order
 from spark_ckpt.protocol.migration import Migration
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.restore_plan import RestorePlan

@@ -1,4 +1,4 @@
-"""Filters and computed columns in Python: what :mod:`spark_ckpt.plan._in_arrow` found that Spark need not do. Executor.
+"""Filters and computed columns in Python, as :mod:`spark_ckpt.plan.analysed._in_arrow` found them. Executor.
 
 Control rows are rows like others here, as they are for Spark: the condition of a filter says itself that they stay.
 """

@@ -1,7 +1,7 @@
 """A user's Python function for data rows only: it never sees control rows. Executor.
 
 Spark calls a Python function for every row, whatever stands around it in the expression. So the driver puts these in
-its place (:mod:`spark_ckpt.plan.udf_plan`): they get one argument more, in front, which is true for control rows, and
+its place (``plan/analysed/_udf_plan.py``): they get one argument more, in front, which is true for control rows, and
 call the user's function with the rest. Lengths are checked as Spark checks them, but without the control rows.
 """
 

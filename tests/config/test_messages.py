@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 import spark_ckpt
-from spark_ckpt.api import _launch_conf
+from spark_ckpt.api import _plain_options
 from spark_ckpt.cli import app
 from spark_ckpt.config import config_keys
 from spark_ckpt.sinks.registry import sink_class
@@ -70,7 +70,7 @@ def test_every_command_and_flag_that_a_text_names_is_one() -> None:
             assert set(re.findall(r"--[a-z-]+", rest)) <= flags, f"{place}: {match[0]}"
     assert found > 5
     flags = {flag for c in (GROUP, *COMMANDS.values()) for p in c.params for flag in p.opts}
-    submit = {f for f in _launch_conf.FLAGS if f.startswith("--")} | {"--conf", "--properties-file"}  # Spark's own
+    submit = {f for f in _plain_options.FLAGS if f.startswith("--")} | {"--conf", "--properties-file"}  # Spark's own
     protoc = {"--include", "--descriptor"}  # which go on behind an underscore
     simulate = {"--seed", "--seeds", "--sabotage", "--first"}
     named = {(p, f) for p, t in literals() if "/testing/" not in p for f in re.findall(r"(?<![\w-])--[a-z][a-z-]+", t)}

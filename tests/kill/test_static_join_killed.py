@@ -27,7 +27,7 @@ import os, sys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 import spark_ckpt
-from spark_ckpt.plan import _static_side as static_side
+from spark_ckpt.plan.analysed import _static_in_arrow as static_side
 
 folder, location, partitions = sys.argv[1:]
 os.environ["SPARK_CKPT_KILL_PID"] = str(-os.getpgid(0))

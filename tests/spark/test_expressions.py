@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import ExpressionError
 from spark_ckpt.expressions.evaluate import CHOOSING, FUNCTIONS
 from spark_ckpt.expressions.tree import calls
-from spark_ckpt.plan._in_arrow import Stays
+from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.state.ipc import nullable_type
 from tests.generated.typed_expressions import Writer, rows, shown
 from tests.spark.in_arrow import in_arrow

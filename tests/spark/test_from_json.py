@@ -16,7 +16,7 @@ from spark_ckpt.expressions.time_texts import TimeTexts
 from spark_ckpt.formats._json_decode import JsonDecoder
 from spark_ckpt.formats._json_plain import Rules
 from spark_ckpt.formats.formats import FormatSpec
-from spark_ckpt.plan._in_arrow import Stays
+from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.sources._convert import arrow_schema
 from spark_ckpt.sources.ddl import parse_ddl
 from tests.formats.json_records import NASTY, SCHEMA
@@ -161,7 +161,6 @@ def test_from_json_in_python_has_sparks_values(spark: SparkSession, ansi: bool) 
 
 
 def check_calls(spark: SparkSession, ansi: bool) -> None:
-    """Classic or Connect."""
     spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
     spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
     kind = arrow_schema(StructType([StructField("v", parse_ddl(DDL))])).field("v").type

@@ -12,7 +12,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from spark_ckpt.formats.get_json_object import GetJsonObject
-from spark_ckpt.plan._in_arrow import Stays
+from spark_ckpt.plan.lineage import Stays
 from tests.generated.json_texts import NUMBERS, TEXTS, JsonWriter
 from tests.spark.in_arrow import in_arrow
 
@@ -80,7 +80,7 @@ def calls(paths: Sequence[str]) -> dict[str, Column]:
 
 
 def check(spark: SparkSession, texts: Sequence[str | None], ansi: bool = True, paths: Sequence[str] = PATHS) -> None:
-    """Classic or Connect; of texts and of bytes, some of which are no UTF-8."""
+    """Of texts and of bytes, some of which are no UTF-8."""
     spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
     data = [t if t is None else t.encode()[:7] + b"\xed\xa0\x80\xff" * (n % 5 == 0) + t.encode()[7:]
             for n, t in enumerate(texts)]  # fmt: skip

@@ -112,7 +112,7 @@ def test_a_query_that_lost_control_columns_or_rows_fails_and_says_so(plain: Plai
 
 
 def test_several_readers_in_one_query_are_refused(plain: Plain) -> None:
-    with pytest.raises(StreamingQueryException, match=r"several ckpt readers: a plain stream has one; ckpt\.wrap"):
+    with pytest.raises(StreamingQueryException, match="several ckpt readers: a plain stream has one; read both by"):
         plain.run(plain.read().union(plain.read()))
 
 
@@ -159,39 +159,3 @@ def test_a_query_elsewhere_than_its_reader_thinks_is_refused(plain: Plain) -> No
     plain.both["checkpointLocation"] = f"{there}-other"
     with pytest.raises(StreamingQueryException, match=r"expects the Spark checkpoint location .*/location, the query"):
         plain.run(df)
-
-
-def test_a_wrapped_stream_goes_on_from_what_plain_spark_and_sql_made_of_it(
-    plain: Plain, spark: SparkSession, ckpt: Any, tmp_path: Path
-) -> None:
-    plain.read(uid="numbers").createOrReplaceTempView("numbers")
-    names = spark.createDataFrame([(1, "odd")], "k long, name string")
-    left = spark.sql("SELECT v % 2 AS k, v, __ckpt_tag, __ckpt_ctl FROM numbers WHERE v > 1 OR __ckpt_ctl IS NOT NULL")
-    again = F.udf(lambda v: v * 10, "long")
-    df = ckpt.wrap(left.withColumn("ten", again("v"))).join(names, "k", "left")
-    totals = df.groupBy("k", "name").agg(F.count("*").alias("n"), F.sum("ten").alias("t")).uid("totals")
-    writer = totals.writeStream.format("memory").option("path", plain.sink).option("mergeKeys", "k,name")
-    query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(DEADLINE_S)
-    assert plain.rows() == [(0, None, 1, 20), (1, "odd", 1, 30)]
-    job = spark_ckpt.job(plain.both["dir"], "plain")  # by the reader's option
-    assert job.verify() == []
-    assert [f.name for f in (tmp_path / "jobs" / "plain" / "state").iterdir()] == ["totals"]
-
-
-def test_what_cannot_be_wrapped_is_refused_when_it_is_tried(plain: Plain, spark: SparkSession, ckpt: Any) -> None:
-    df = plain.read()
-    for message, wrong in (
-        (r"drops control rows.*__ckpt_ctl.*isNotNull", df.where("v > 1")),
-        (
-            r"call withWatermark of the wrapped stream",
-            df.withColumn("t", F.now()).withWatermark("t", "1 second"),
-        ),
-        (r"are gone or doubled after a plain", df.select("v")),
-        (r"begins with one .*, found 2\. Wrap each", df.union(plain.read())),
-        (r"begins with one .*, found 0 and other streams", spark.readStream.format("rate").load()),
-        (r"begins with one .*, found 0\.", spark.range(1)),
-    ):
-        with pytest.raises(CkptError, match=message):
-            ckpt.wrap(wrong)
-    assert ckpt.wrap(df.where(f"v > 1 OR {spark_ckpt.CONTROL_ROW}")).columns == ["v"]

@@ -32,39 +32,6 @@ def _static(spark: SparkSession) -> Any:
     return spark.createDataFrame([("a", 10), ("a", 20), ("d", 30)], "key string, z int")
 
 
-def test_plans_that_drop_multiply_or_mix_control_rows_are_not_wrapped(
-    spark: SparkSession, ckpt: Any, data: Input
-) -> None:
-    """What plain Spark did to a stream of ``format("ckpt")``."""
-    static = _static(spark)
-    reader = spark.readStream.format("ckpt").options(source="parquet", path=str(data.folder), job="wrapped")
-    stream = reader.option("dir", spark.conf.get("spark.ckpt.dir")).load()
-    plain: list[tuple[Callable[[Any], Any], str]] = [
-        (lambda df: df.join(static, df["k"] == static["key"]), r"Join Inner.*join\(static"),
-        (lambda df: df.join(static, df["k"] == static["key"], "left"), r"Join LeftOuter.*join\(static"),
-        (lambda df: static.join(df, df["k"] == static["key"], "right"), "Join RightOuter"),
-        (lambda df: df.crossJoin(static), "Join Cross"),
-        (lambda df: df.limit(5), "GlobalLimit"),
-        (lambda df: df.offset(1), "Offset"),
-        (lambda df: df.sample(0.5), r"Sample.*sample\(0.1\)"),
-        (lambda df: df.dropDuplicates(["k"]), r"Deduplicate.*dropDuplicates\(\["),
-        (lambda df: df.distinct(), "Deduplicate"),
-        (lambda df: df.na.drop(), r"Filter atleastnnonnulls.*drops.*dropna"),
-        (lambda df: df.where("v > 1"), "Filter.*drops"),
-        (lambda df: df.withColumn("w", F.window("t", "1 hour")), r"Filter isnotnull\(t.*drops.*withColumn"),
-        # A column that is not null on control rows either: what is tried is the row that really comes.
-        (lambda df: df.withColumn("x", F.lit("x")).where("x is null"), "Filter.*drops"),
-        (lambda df: df.orderBy("k"), "Sort"),
-        (lambda df: df.groupBy(df.columns).count(), "Aggregate"),
-        (lambda df: df.mapInPandas(lambda frames: (f[f["v"] > 1] for f in frames), df.schema), "MapInPandas.*drops"),
-        (lambda df: df.na.fill(0), r"computes __ckpt_tag anew.*fillna"),
-        (lambda df: df.withColumn("f", F.input_file_name()), r"input_file_name\(\) would be empty"),
-    ]
-    for func, said in plain:
-        with pytest.raises(InvalidInputError, match=f"(?s)wrap.*{said}"):
-            ckpt.wrap(func(stream))
-
-
 def test_what_a_stream_has_not_is_refused_when_it_is_checked(ckpt: Any, data: Input) -> None:
     stream = data.stream(ckpt)
     by_k = Window.partitionBy("k").orderBy("v")

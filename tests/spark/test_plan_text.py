@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_ckpt.plan._plan_text import (
-    computed_control_column,
-    joins_data_rows_only,
-    keeps_control_rows,
-    parse,
-    without_right_sides,
-)
+from spark_ckpt.plan._plan_text import parse
+from spark_ckpt.plan.relations._text_check import computed_control_column, keeps_control_rows
 
 PLAN = """\
 Project [k#0, a
@@ -26,12 +21,11 @@ b AS x#9, scalar-subquery#7 [] AS y#8]
 """
 
 
-def test_a_plan_is_read_without_what_stands_in_subqueries_and_on_the_right_of_joins() -> None:
+def test_a_plan_is_read_without_what_stands_in_subqueries() -> None:
     nodes = parse(PLAN)
     names = ["Project", "Join", "Filter", "LocalRelation", "ResolvedHint", "Aggregate", "Relation"]
     assert [n.name for n in nodes] == names
     assert nodes[0].text.startswith("Project [k#0, a\nb AS x#9"), "a line break in a literal belongs to its node"
-    assert [n.name for n in without_right_sides(nodes)] == names[:4]
     assert nodes[3].same == "LocalRelation [k, __ckpt_tag, __ckpt_ctl]"
 
 
@@ -54,21 +48,6 @@ def test_a_plan_is_read_without_what_stands_in_subqueries_and_on_the_right_of_jo
 )
 def test_a_filter_keeps_control_rows_only_if_its_condition_proves_it(condition: str, keeps: bool) -> None:
     assert keeps_control_rows(condition) is keeps
-
-
-@pytest.mark.parametrize(
-    ("condition", "data_only"),
-    [
-        ("((k#0 = key#4) AND isnull(__ckpt_ctl#2))", True),
-        ("(((k#0 = key#4) AND isnull(__ckpt_ctl#2)) AND (a#1 > b#2))", True),
-        ("((k#0 = key#4) OR isnull(__ckpt_ctl#2))", False),
-        ("(NOT isnull(__ckpt_ctl#2) AND (k#0 = key#4))", False),
-        ("(k#0 <=> key#4)", False),
-        ("((k#0 = key#4) AND isnotnull(__ckpt_ctl#2))", False),
-    ],
-)
-def test_a_join_leaves_control_rows_alone_only_if_its_condition_proves_it(condition: str, data_only: bool) -> None:
-    assert joins_data_rows_only(condition) is data_only
 
 
 def test_a_control_column_that_is_computed_is_seen() -> None:

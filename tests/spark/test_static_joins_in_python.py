@@ -17,9 +17,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan import _static_side as static_side
-from spark_ckpt.plan._static_side import StaticPlace
+from spark_ckpt.plan.analysed import _static_in_arrow as static_side
 from spark_ckpt.plan.analysed import _static_joins
+from spark_ckpt.plan.analysed._static_in_arrow import StaticPlace
 from spark_ckpt.runtime.static_join import JoinColumns, JoinStatic
 from spark_ckpt.runtime.static_sides import static_side as static_side_of
 from spark_ckpt.types import CTL, TAG

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import xxhash
 from pyspark import SparkFiles
 
 from spark_ckpt.errors import RetryableError
@@ -112,17 +111,13 @@ def test_a_static_side_is_made_once_as_long_as_its_contents_are_the_same(monkeyp
     assert len(static_sides._ready) == static_sides._KEPT
 
 
-def test_a_file_of_a_connect_session_is_found_by_what_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python data sources are not told which session they work for."""
+def test_a_file_of_a_static_side_is_read_and_a_missing_one_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(SparkFiles, "get", lambda name: str(tmp_path / name))
-    with pa.ipc.new_file(pa.OSFile(str(tmp_path / "made"), "w"), STATIC) as writer:
-        writer.write_table(WORDS)
-    data = (tmp_path / "made").read_bytes()
-    file = StaticFile("words.arrow", xxhash.xxh3_128_hexdigest(data))
-    keys = (Input(0, pa.string()),)
+    file, keys = StaticFile("words.arrow", "the digest of words"), (Input(0, pa.string()),)
     with pytest.raises(RetryableError, match="expected a static side"):
         file(keys)
-    for session, contents in (("a", b"of somebody else"), ("b", data)):
-        (tmp_path / session).mkdir()
-        (tmp_path / session / file.name).write_bytes(contents)
+    with pa.ipc.new_file(pa.OSFile(str(tmp_path / file.name), "w"), STATIC) as writer:
+        writer.write_table(WORDS)
     assert [c.to_pylist() for c in file(keys).columns] == [c.to_pylist() for c in WORDS.columns]

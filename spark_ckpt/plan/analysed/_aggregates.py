@@ -19,11 +19,11 @@ from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_functions import Grouping, WindowKey, in_slices, rules_of
 from spark_ckpt.plan._aggregates import ALL_ROWS, Split, split_aggregates
-from spark_ckpt.plan._aggregates_classic import ClassicExpressions
+from spark_ckpt.plan._carried_keys import carried, given_back, is_carried
 from spark_ckpt.plan._java_classes import attribute_id, frame_of
-from spark_ckpt.plan._key_types import check_key
 from spark_ckpt.plan._keyed_operator import keyed_rows
 from spark_ckpt.plan._windows import in_place
+from spark_ckpt.plan.analysed._aggregate_calls import ClassicExpressions
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     column_of,
@@ -51,11 +51,10 @@ from spark_ckpt.plan.analysed._time_windows import (
     with_starts,
 )
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.plan.analysed.uids import given_uid
-from spark_ckpt.plan.carried_keys import carried, given_back, is_carried
 from spark_ckpt.plan.columns import free
-from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
-from spark_ckpt.plan.udf_plan import seq_items
+from spark_ckpt.plan.key_columns import Keys, arrow_columns, check_key, stored_name
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.runtime.windows import ShowWindows
 from spark_ckpt.state.aggregates.function import AggregateFunction

@@ -25,6 +25,7 @@ from spark_ckpt.plan._batch_groups import (
 from spark_ckpt.plan._event_time import kept_by_name
 from spark_ckpt.plan._java_classes import attribute_id, frame_of
 from spark_ckpt.plan.analysed._nodes import (
+    OWN,
     Rows,
     kind_of,
     named_as,
@@ -32,17 +33,17 @@ from spark_ckpt.plan.analysed._nodes import (
     project,
     relation,
     schema_of,
+    tag_of,
 )
 from spark_ckpt.plan.analysed._python_functions import function_of
 from spark_ckpt.plan.analysed._row_by_row import step
-from spark_ckpt.plan.analysed._tags import OWN, tag_of
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.analysed.own_operators import own_operator
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import refuse_reserved
 from spark_ckpt.plan.lineage import Place
-from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.batch_groups import BY, Form, around_both_sides, around_control_rows
 from spark_ckpt.runtime.stateless import with_control
 

@@ -4,8 +4,8 @@ A control row has an event in ``__ckpt_ctl`` and no data. It leaves each node ex
 
 - expressions are computed for data rows only, ``CASE WHEN __ckpt_ctl IS NULL THEN e END``;
 - filters let control rows pass;
-- what multiplies rows multiplies data rows only (:mod:`spark_ckpt.plan._generators`);
-- functions in Python get data rows only (:mod:`spark_ckpt.plan.udf_plan`).
+- what multiplies rows multiplies data rows only (:mod:`spark_ckpt.plan.analysed._generators`);
+- functions in Python get data rows only (:mod:`spark_ckpt.plan.analysed._udf_plan`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spark_ckpt.plan.analysed._nodes import (
     parts_of,
     project,
 )
-from spark_ckpt.plan.udf_plan import seq_items
+from spark_ckpt.plan.analysed._udf_plan import seq_items
 
 JavaObject = Any
 

@@ -10,10 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 from spark_ckpt.plan._java_classes import OPTION, java_class, to_seq
-from spark_ckpt.plan.analysed._nodes import expression_class, is_stream_join, kind_of, parts_of, plan_class, walk
-from spark_ckpt.plan.analysed._tags import OWN, tag_of
+from spark_ckpt.plan.analysed._nodes import (
+    OWN,
+    expression_class,
+    is_stream_join,
+    kind_of,
+    parts_of,
+    plan_class,
+    tag_of,
+    walk,
+)
+from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.plan.analysed.ledger import How, entry_of
-from spark_ckpt.plan.udf_plan import seq_items
 
 JavaObject = Any
 

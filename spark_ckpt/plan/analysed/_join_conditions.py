@@ -11,13 +11,11 @@ from typing import Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_ckpt.plan._distinct_keys import as_text
+from spark_ckpt.plan._distinct import as_text
 from spark_ckpt.plan._event_time import DELAY_KEY
-from spark_ckpt.plan._in_arrow import RowColumns, StaysError, Trees
 from spark_ckpt.plan._java_classes import CATALYST, OPTION, attribute_id, java_class
-from spark_ckpt.plan._join_condition import FLIPPED, ORDERED, Bound, Key, Parts
-from spark_ckpt.plan._join_rules import Times
-from spark_ckpt.plan._join_sides import LEFT, RIGHT
+from spark_ckpt.plan._join_rules import FLIPPED, LEFT, ORDERED, RIGHT, Bound, Key, Parts, Times
+from spark_ckpt.plan.analysed._in_arrow import RowColumns, StaysError, Trees
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     column_of,
@@ -27,8 +25,8 @@ from spark_ckpt.plan.analysed._nodes import (
     relation,
     type_of,
 )
+from spark_ckpt.plan.analysed._udf_plan import NodeCopies, items_of, seq_items
 from spark_ckpt.plan.key_columns import is_key
-from spark_ckpt.plan.udf_plan import NodeCopies, items_of, seq_items
 from spark_ckpt.state.joins.predicate import Both, Compared, Computed, Either, Not, OfSide, Predicate
 
 JavaObject = Any

@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan._in_arrow import Stays
 from spark_ckpt.plan._java_classes import OPTION, frame_of, java_class, to_seq
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
@@ -30,9 +29,10 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import carried_step, step
 from spark_ckpt.plan.analysed._sub_queries import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._udf_plan import NodeCopies, items_of, seq_items
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
+from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.plan.spark_errors import unsupported
-from spark_ckpt.plan.udf_plan import NodeCopies, items_of, seq_items
 
 JavaObject = Any
 

@@ -18,12 +18,13 @@ from spark_ckpt.plan._java_classes import (
     class_name,
     java_class,
     to_seq,
+    tree_node_tag,
 )
 from spark_ckpt.plan._keyed_operator import Upstream
+from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.operations import Renamed
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.types import CTL, TAG
@@ -234,3 +235,18 @@ def null_of(expression: JavaObject) -> JavaObject:
 
 def plan_class(name: str) -> Any:
     return java_class(f"{_LOGICAL}.{name}")
+
+
+OWN = "spark_ckpt.method"
+"""The tag of a node that stands for a method of ours."""
+
+
+def tag(node: JavaObject, name: str, value: str) -> JavaObject:
+    """``node``, marked: the node itself is changed."""
+    node.setTagValue(tree_node_tag(name), value)
+    return node
+
+
+def tag_of(node: JavaObject, name: str) -> str | None:
+    found = node.getTagValue(tree_node_tag(name))
+    return str(found.get()) if found.isDefined() else None

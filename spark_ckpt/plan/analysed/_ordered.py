@@ -12,9 +12,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan._first_rows import first_rows, of_result
-from spark_ckpt.plan._in_arrow import Stays
 from spark_ckpt.plan._java_classes import frame_of, to_seq
+from spark_ckpt.plan._top_rows import first_rows, of_result
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
@@ -27,11 +26,12 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._row_by_row import carried_step
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.chain import Recipe
+from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.plan.spark_errors import SORTING, unsupported
-from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.types import TAG
 
 JavaObject = Any

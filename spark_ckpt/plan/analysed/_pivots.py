@@ -14,10 +14,10 @@ from spark_ckpt.plan._java_classes import OPTION, attribute_id, frame_of, java_c
 from spark_ckpt.plan.analysed._nodes import expression_class, kind_of, output_of, relation, resolved
 from spark_ckpt.plan.analysed._rules import folded
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._udf_plan import NodeCopies, seq_items
 from spark_ckpt.plan.analysed.uids import name_below
 from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.spark_errors import unsupported
-from spark_ckpt.plan.udf_plan import NodeCopies, seq_items
 
 JavaObject = Any
 

@@ -33,13 +33,13 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._row_by_row import row_by_row, step
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
 from spark_ckpt.plan.analysed._updates import merged_by
 from spark_ckpt.plan.analysed.ledger_of_expressions import classes_by, says_of
 from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.key_columns import stored_name
 from spark_ckpt.plan.spark_errors import no_window_function
-from spark_ckpt.plan.udf_plan import items_of, seq_items
 from spark_ckpt.state.topn.ordering import OrderBy
 
 JavaObject = Any

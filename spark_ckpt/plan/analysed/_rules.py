@@ -22,7 +22,7 @@ from spark_ckpt.plan.analysed._nodes import (
     relation,
     walk,
 )
-from spark_ckpt.plan.udf_plan import seq_items
+from spark_ckpt.plan.analysed._udf_plan import seq_items
 
 JavaObject = Any
 

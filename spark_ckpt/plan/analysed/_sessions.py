@@ -10,8 +10,7 @@ from typing import Any
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._durations import simple_ms
-from spark_ckpt.plan._event_time import DELAY_KEY
+from spark_ckpt.plan._event_time import DELAY_KEY, simple_ms
 from spark_ckpt.plan._java_classes import attribute_id
 from spark_ckpt.plan._windows import WINDOW_KEYS
 from spark_ckpt.plan.analysed._nodes import (
@@ -28,9 +27,9 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import python_step, step
 from spark_ckpt.plan.analysed._time_windows import inner, with_time
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.key_columns import stored_name
-from spark_ckpt.plan.udf_plan import seq_items
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.windows import AssignSessions, ShowSessions, TakeSessions
 

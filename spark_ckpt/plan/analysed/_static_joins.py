@@ -12,11 +12,9 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan._in_arrow import RowColumns, Stays, StaysError
 from spark_ckpt.plan._java_classes import OPTION, attribute_id, frame_of, java_class
-from spark_ckpt.plan._static_in_arrow import check_types, join_columns
-from spark_ckpt.plan._static_side import StaticPlace
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
+from spark_ckpt.plan.analysed._in_arrow import RowColumns, StaysError
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     expression_class,
@@ -30,9 +28,11 @@ from spark_ckpt.plan.analysed._nodes import (
     schema_of,
 )
 from spark_ckpt.plan.analysed._row_by_row import carried_step
+from spark_ckpt.plan.analysed._static_in_arrow import StaticPlace, check_types, join_columns
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI, JoinColumns

@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._java_classes import EXPRESSION_UTILS, frame_of, java_class
 from spark_ckpt.plan._join_columns import JoinColumns, JoinPlan, SideColumns
-from spark_ckpt.plan._join_rules import INNER, Times, Until, grows, join_kind, until
-from spark_ckpt.plan._join_sides import LEFT, RIGHT
+from spark_ckpt.plan._join_rules import INNER, LEFT, RIGHT, Times, Until, grows, join_kind, until
 from spark_ckpt.plan._join_wiring import JoinWiring, joined_rows, met, timed, times_of
 from spark_ckpt.plan.analysed._join_conditions import JoinedSides, SplitCondition, conjuncts, time_bounds
 from spark_ckpt.plan.analysed._nodes import (
@@ -33,8 +32,8 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._udf_plan import NodeCopies
 from spark_ckpt.plan.analysed.uids import given_uid
-from spark_ckpt.plan.udf_plan import NodeCopies
 from spark_ckpt.state.joins.function import COUNTS
 
 JavaObject = Any

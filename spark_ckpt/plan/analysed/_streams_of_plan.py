@@ -9,10 +9,13 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._java_classes import frame_of
+from spark_ckpt.plan._plan_text import OF_FILES
 from spark_ckpt.plan.analysed._nodes import Rows, output_of, schema_of, walk
+from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.leaves import Stream, stream_of, streams_of
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.plan_check import OF_FILES
+from spark_ckpt.plan.spark_stream_rows import spark_stream_rows
 from spark_ckpt.runtime.stateless import with_control
 
 JavaObject = Any
@@ -77,3 +80,9 @@ def _by_spark(stream: Stream, why: str, *columns: str) -> Stream:
 def _without_metadata(recipe: Recipe, schema: StructType) -> Recipe:
     full = with_control(schema)
     return Recipe(lambda ctx: Chain(ctx.frame(recipe).drop(METADATA), full), (recipe,))
+
+
+def spark_stream(of: Translation, node: JavaObject) -> Rows:
+    """It rides under barriers, as a stream of ``readStream.spark(df)``; what stands above it is translated."""
+    made = spark_stream_rows(of.spark, frame_of(node, of.spark), None)
+    return Rows(made.recipe, made.lineage, output_of(node), made.schema)

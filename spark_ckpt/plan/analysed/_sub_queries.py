@@ -10,8 +10,8 @@ from typing import Any
 
 from spark_ckpt.plan._java_classes import CATALYST, java_class, to_seq
 from spark_ckpt.plan.analysed._nodes import has_sub_query, kind_of, output_of, relation, walk
+from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.plan.spark_errors import unsupported
-from spark_ckpt.plan.udf_plan import seq_items
 
 JavaObject = Any
 

@@ -9,8 +9,8 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._java_classes import attribute_id
 from spark_ckpt.plan._own_operators import are_updates
 from spark_ckpt.plan.analysed._nodes import Rows, kind_of, text_of
+from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
 from spark_ckpt.plan.key_columns import is_key
-from spark_ckpt.plan.udf_plan import items_of, seq_items
 
 JavaObject = Any
 

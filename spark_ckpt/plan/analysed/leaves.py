@@ -14,12 +14,11 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.plan._java_classes import CATALYST, OPTION, frame_of, java_class, to_seq
-from spark_ckpt.plan.analysed._nodes import analysed, java_type, kind_of, new_attributes, relation
-from spark_ckpt.plan.analysed._tags import tag, tag_of
+from spark_ckpt.plan.analysed._nodes import analysed, java_type, kind_of, new_attributes, relation, tag, tag_of
+from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.spark_stream_rows import SparkStreamRows
-from spark_ckpt.plan.udf_plan import seq_items
 
 SparkDF = Any
 JavaObject = Any

@@ -17,6 +17,7 @@ from spark_ckpt.plan._java_classes import attribute_id, frame_of
 from spark_ckpt.plan._keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan._own_operators import Groups, OwnOperator
 from spark_ckpt.plan.analysed._nodes import (
+    OWN,
     Rows,
     analysed,
     column_of,
@@ -26,16 +27,16 @@ from spark_ckpt.plan.analysed._nodes import (
     project,
     relation,
     resolved,
+    tag,
     with_names,
 )
 from spark_ckpt.plan.analysed._python_functions import function_of
 from spark_ckpt.plan.analysed._row_by_row import step
-from spark_ckpt.plan.analysed._tags import OWN, tag
 from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
 from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.chain import Chain
 from spark_ckpt.plan.key_columns import Keys
-from spark_ckpt.plan.udf_plan import items_of, seq_items
 
 SparkDF = Any
 JavaObject = Any

@@ -15,12 +15,7 @@ from spark_ckpt.plan._build import name_operators, name_sources
 from spark_ckpt.plan._event_time import without_notes
 from spark_ckpt.plan.analysed._aggregates import aggregate
 from spark_ckpt.plan.analysed._batch_groups import batch_cogroups, batch_groups
-from spark_ckpt.plan.analysed._duplicates import deduplicate
-from spark_ckpt.plan.analysed._event_times import watermark
-from spark_ckpt.plan.analysed._expands import expand
-from spark_ckpt.plan.analysed._keyed_functions import function_with_state, output_times, processor
 from spark_ckpt.plan.analysed._lateral_joins import lateral_join
-from spark_ckpt.plan.analysed._metrics import metrics
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     analysed,
@@ -31,19 +26,16 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._numbers import numbered
 from spark_ckpt.plan.analysed._ordered import limit, sort
-from spark_ckpt.plan.analysed._python_functions import map_rows
+from spark_ckpt.plan.analysed._python_functions import function_with_state, map_rows, output_times, processor
 from spark_ckpt.plan.analysed._ranks import check_numbers_stay, filtered, ranked
-from spark_ckpt.plan.analysed._row_by_row import names_only, row_by_row
+from spark_ckpt.plan.analysed._row_by_row import expand, metrics, names_only, row_by_row, sample
 from spark_ckpt.plan.analysed._rules import in_stream_form
-from spark_ckpt.plan.analysed._samples import sample
-from spark_ckpt.plan.analysed._sets import distinct, set_operation
-from spark_ckpt.plan.analysed._spark_leaves import spark_stream
+from spark_ckpt.plan.analysed._set_operations import deduplicate, distinct, set_operation, union
 from spark_ckpt.plan.analysed._static_joins import static_join
 from spark_ckpt.plan.analysed._stream_joins import stream_join
-from spark_ckpt.plan.analysed._streams_of_plan import StreamsOfPlan, streams_in
-from spark_ckpt.plan.analysed._time_windows import assigned, time_window
+from spark_ckpt.plan.analysed._streams_of_plan import StreamsOfPlan, spark_stream, streams_in
+from spark_ckpt.plan.analysed._time_windows import assigned, time_window, watermark
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._unions import union
 from spark_ckpt.plan.analysed.job_graph import JobGraph, Step
 from spark_ckpt.plan.analysed.ledger import How, entry_of
 from spark_ckpt.plan.chain import Recipe

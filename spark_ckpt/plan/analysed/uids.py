@@ -15,8 +15,7 @@ from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan._keyed_operator import no_operator, uid_of_use
 from spark_ckpt.plan.analysed._filters_in_front import keeps_state
-from spark_ckpt.plan.analysed._nodes import analysed, kind_of
-from spark_ckpt.plan.analysed._tags import tag, tag_of
+from spark_ckpt.plan.analysed._nodes import analysed, kind_of, tag, tag_of
 from spark_ckpt.plan.analysed._translation import Translation
 
 JavaObject = Any

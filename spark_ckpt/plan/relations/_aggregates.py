@@ -20,19 +20,18 @@ from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_functions import Grouping, WindowKey, in_slices, rules_of
 from spark_ckpt.plan._aggregates import ALL_ROWS, Split, split_aggregates
-from spark_ckpt.plan._aggregates_connect import ConnectExpressions
-from spark_ckpt.plan._key_types import check_key
+from spark_ckpt.plan._carried_keys import carried, given_back, is_carried
 from spark_ckpt.plan._keyed_operator import keyed_rows
 from spark_ckpt.plan._windows import in_place
-from spark_ckpt.plan.carried_keys import carried, given_back, is_carried
 from spark_ckpt.plan.columns import free, quoted
-from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
+from spark_ckpt.plan.key_columns import Keys, arrow_columns, check_key, stored_name
+from spark_ckpt.plan.relations._aggregate_trees import ConnectExpressions
 from spark_ckpt.plan.relations._columns import bare, column, place_of
 from spark_ckpt.plan.relations._grouping_sets import NUMBER, NumberedSet, sets_of
 from spark_ckpt.plan.relations._pivots import check_values_end, of_values, pivoted_twice
 from spark_ckpt.plan.relations._row_by_row import python_step, step
 from spark_ckpt.plan.relations._sessions import Session, in_sessions, session_among
-from spark_ckpt.plan.relations._stars import without_stars
+from spark_ckpt.plan.relations._texts import without_stars
 from spark_ckpt.plan.relations._translation import Rows, Translation, renamed, rows_of
 from spark_ckpt.plan.relations._tree import empty, parts_of
 from spark_ckpt.plan.relations._windows import (

@@ -10,13 +10,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.connect import expressions as E
 
-from spark_ckpt.plan._condition import name_of
-from spark_ckpt.plan._connect_scope import parts_of
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.types import CTL
 
 Expression = Any
 
+_A_NAME = re.compile(r"(?:[^\W\d]\w*|`(?:[^`]|``)+`)(?:\.(?:[^\W\d]\w*|`(?:[^`]|``)+`))*")
+_PARTS = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _STAR = re.compile(r"\s*(?:(?:\w+|`[^`]+`)\s*\.\s*)*\*.*", re.DOTALL)
 
 
@@ -26,6 +26,17 @@ def is_control() -> Column:
 
 def is_data() -> Column:
     return F.col(CTL).isNull()
+
+
+def name_parts(text: str) -> list[str]:
+    """The names in ``a.`b c`.d``."""
+    return [a.replace("``", "`") if a else b for a, b in _PARTS.findall(text)]
+
+
+def name_of(text: str) -> str | None:
+    """What a SQL text names, if it is a name and nothing else."""
+    found = text.strip()
+    return found if _A_NAME.fullmatch(found) and found.lower() not in ("null", "true", "false") else None
 
 
 def bare(e: Expression) -> Expression:
@@ -39,8 +50,7 @@ def identifier_of(e: Expression) -> str | None:
     """The name that ``e`` is, and nothing around it."""
     if isinstance(e, E.ColumnReference):
         return str(e._unparsed_identifier)
-    name = name_of(e._expr) if isinstance(e, E.SQLExpression) else None
-    return None if name is None else str(name.text)
+    return name_of(e._expr) if isinstance(e, E.SQLExpression) else None
 
 
 def is_star(e: Expression) -> bool:
@@ -70,7 +80,7 @@ def place_of(of: Translation, rows: Rows, e: Expression) -> int | None:
 def name_among(names: Sequence[str], e: Expression, case_sensitive: bool) -> int | None:
     """Which of ``names`` the column ``e`` has, as :func:`place_of`."""
     text = identifier_of(e)
-    parts = [] if text is None else parts_of(text)
+    parts = [] if text is None else name_parts(text)
     if not parts:
         return None
     own = names if case_sensitive else [name.lower() for name in names]

@@ -17,10 +17,10 @@ from pyspark.sql import types as T
 from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
-from spark_ckpt.plan._generators_connect import OF_TEXT
-from spark_ckpt.plan._observed_connect import of_data_rows
 from spark_ckpt.plan.columns import everything, quoted
 from spark_ckpt.plan.relations._columns import bare, column, identifier_of, is_control, is_data, is_star, is_whole
+from spark_ckpt.plan.relations._generators import OF_TEXT
+from spark_ckpt.plan.relations._observed import of_data_rows
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import kind_of, over
 from spark_ckpt.runtime.stateless import with_control
@@ -34,13 +34,13 @@ _GENERATORS = {
 } | {"stack", "json_tuple"}  # fmt: skip
 
 
-def carried(of: Translation, node: Relation, rows: Rows, child: Relation, guard: bool = True) -> Relation:
-    """``node`` over ``child``, which has the columns of ``rows`` and the control columns behind them.
+def guarded(of: Translation, node: Relation, rows: Rows) -> Relation:
+    """``node``, whose expressions are computed for data rows only."""
+    return _GUARDED[kind_of(node)](of, node, rows) if kind_of(node) in _GUARDED else node
 
-    ``guard``: expressions are computed for data rows only. In Arrow they need not be: there, none fails on nulls.
-    """
-    if kind_of(node) in _GUARDED:
-        node = _GUARDED[kind_of(node)](of, node, rows) if guard else node
+
+def carried(of: Translation, node: Relation, rows: Rows, child: Relation) -> Relation:
+    """``node`` over ``child``, which has the columns of ``rows`` and the control columns behind them."""
     made = _WAYS.get(kind_of(node), _as_it_is)(of, node, rows, child)
     return control_last(made) if kind_of(node) in _APPENDS else made
 

@@ -21,19 +21,18 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._condition import shape
-from spark_ckpt.plan._distinct_keys import as_text
+from spark_ckpt.plan._distinct import as_text
 from spark_ckpt.plan._event_time import DELAY_KEY
-from spark_ckpt.plan._join_condition import FLIPPED, ORDERED, Bound, Key, Parts
-from spark_ckpt.plan._join_sides import LEFT, RIGHT
-from spark_ckpt.plan._trying import unlogged
+from spark_ckpt.plan._join_rules import FLIPPED, LEFT, ORDERED, RIGHT, Bound, Key, Parts
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.key_columns import is_key
 from spark_ckpt.plan.relations._columns import column, identifier_of, name_among
+from spark_ckpt.plan.relations._conditions import shape
 from spark_ckpt.plan.relations._parts import MARK, located, marked
 from spark_ckpt.plan.relations._row_by_row import under_names
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import empty, parts_of
+from spark_ckpt.plan.spark_errors import unlogged
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.state.joins.predicate import Both, Compared, Either, Not, OfSide, Predicate
 

@@ -8,11 +8,14 @@ from pyspark.sql import types as T
 from pyspark.util import PythonEvalType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._functions_with_state import pandas_function, processor_function, with_stored_names
-from spark_ckpt.plan._initial_rows import with_initial_rows
-from spark_ckpt.plan._key_types import check_key_of_function
+from spark_ckpt.plan._functions_with_state import (
+    pandas_function,
+    processor_function,
+    with_initial_rows,
+    with_stored_names,
+)
 from spark_ckpt.plan._keyed_operator import Upstream, keyed_rows
-from spark_ckpt.plan.key_columns import Keys, arrow_columns
+from spark_ckpt.plan.key_columns import Keys, arrow_columns, check_key_of_function
 from spark_ckpt.plan.relations._columns import place_of
 from spark_ckpt.plan.relations._python_functions import function_of
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of, with_own_names

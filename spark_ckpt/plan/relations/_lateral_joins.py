@@ -18,8 +18,8 @@ from pyspark.sql.connect import plan as P
 from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._in_arrow import Stays
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
+from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.plan.relations._columns import column, is_control, is_data
 from spark_ckpt.plan.relations._control_rows import control_last
 from spark_ckpt.plan.relations._row_by_row import carried_step

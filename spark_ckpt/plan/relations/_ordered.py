@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
-from spark_ckpt.plan._first_rows import first_rows, of_result
-from spark_ckpt.plan._in_arrow import Stays
+from spark_ckpt.plan._top_rows import first_rows, of_result
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Recipe
+from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.plan.relations._columns import column, is_data
 from spark_ckpt.plan.relations._row_by_row import carried_step
 from spark_ckpt.plan.relations._translation import Rows, Translation, with_own_names

@@ -18,10 +18,10 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._connect_scope import parts_of
 from spark_ckpt.plan.columns import quoted, unquoted
+from spark_ckpt.plan.relations._columns import name_parts
 from spark_ckpt.plan.relations._translation import Part, Rows
-from spark_ckpt.plan.relations._tree import alias_of, ids_in, walk, with_expressions
+from spark_ckpt.plan.relations._tree import alias_of, ids_in, known_from, with_expressions
 from spark_ckpt.types import CONTROL_COLUMNS
 
 Relation = Any
@@ -60,7 +60,7 @@ def apart(rows: Rows, made: Relation) -> Relation:
 
 def is_apart(node: Relation) -> bool:
     """Whether :func:`apart` is below it. Else its columns are known as the user's relations made them."""
-    return any(getattr(each, "_ckpt_apart", False) for each in walk(node))
+    return any(getattr(each, "_ckpt_apart", False) for each in known_from(node))
 
 
 def _held(value: Column, name: str, field: T.StructField) -> Column:
@@ -92,7 +92,7 @@ def located(node: Relation, rows: Rows) -> Relation:
 
 def _check_shown(part: Part, e: Expression) -> None:
     """Spark has raised for what is not there at all: what is left are columns that it hides."""
-    name = parts_of(e._unparsed_identifier)[0]
+    name = name_parts(e._unparsed_identifier)[0]
     if name.lower() not in {known.lower() for known in part.columns.values()}:
         raise InvalidInputError(
             f"{name}: a join by names shows it once, and over Spark Connect its values of this side are gone. Join "

@@ -1,4 +1,4 @@
-"""Relations that look at each row alone: in Arrow where every expression has a counterpart there, else in Spark."""
+"""Relations that look at each row alone. Spark computes them. Driver; Spark Connect."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from pyspark.sql import types as T
 from pyspark.sql.connect import plan as P
 from pyspark.sql.connect.dataframe import DataFrame
 
-from spark_ckpt.plan._generators_connect import for_control_rows
-from spark_ckpt.plan._in_arrow import Stays, place_of_rows
-from spark_ckpt.plan._in_arrow_connect import in_arrow
-from spark_ckpt.plan._udf_connect import for_data_rows
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.plan_check import check_operation, plan_nodes
+from spark_ckpt.plan.lineage import Stays, place_of_rows
 from spark_ckpt.plan.relations._columns import is_text
-from spark_ckpt.plan.relations._control_rows import aliased, carried
+from spark_ckpt.plan.relations._control_rows import aliased, carried, guarded
+from spark_ckpt.plan.relations._generators import for_control_rows
 from spark_ckpt.plan.relations._parts import apart, is_apart, located, marked, parts_behind
-from spark_ckpt.plan.relations._translation import Part, Rows, Translation, own_names, rows_of
+from spark_ckpt.plan.relations._python_calls import for_data_rows
+from spark_ckpt.plan.relations._text_check import check_texts
+from spark_ckpt.plan.relations._translation import Part, Rows, Translation, rows_of
 from spark_ckpt.plan.relations._tree import alias_of, all_parts, empty, ids_in, kind_of, known_as
-from spark_ckpt.runtime.operations import Operation, Operations
+from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.types import CONTROL_COLUMNS
 
@@ -30,29 +29,16 @@ Relation = Any
 Over = Callable[[Relation], Relation]
 """From a relation with control columns to what becomes of it."""
 
-_IN_ARROW = (
-    "Project", "WithColumns", "Filter", "SubqueryAlias", "WithColumnsRenamed", "ToDF", "Drop", "NAFill", "NAReplace",
-)  # fmt: skip
-
 
 def step(of: Translation, node: Relation, rows: Rows) -> Rows:
     """What ``node`` makes of ``rows``."""
-    schema, parent, placed = of.schema(node), rows.recipe, located(node, rows)
-    full, here = with_control(schema), _in_arrow(of, placed, rows)
+    own = guarded(of, node, rows)
+    placed = located(own, rows)
     _check_texts(of, placed, rows)
-
-    def in_spark(df: DataFrame) -> DataFrame:
-        return over_frame(
-            of, node, rows, df, lambda child: carried(of, placed if is_apart(child) else node, rows, child)
-        )
-
-    def make(ctx: Any) -> Chain:
-        if isinstance(here, Stays):
-            return Chain(in_spark(ctx.frame(parent)), full)
-        return ctx.chain(parent).either(Operations(here), in_spark, full)
-
-    lineage = replace(rows.lineage, places=(*rows.lineage.places, place_of_rows(kind_of(node), here)))
-    made = rows_of(Recipe(make, (parent,)), lineage, node, schema)
+    stays = Stays(Leaves.OPERATION, "Spark Connect")
+    made = carried_step(
+        of, node, rows, lambda child: carried(of, placed if is_apart(child) else own, rows, child), stays
+    )
     return replace(made, parts=_parts(of, placed, rows))
 
 
@@ -62,7 +48,7 @@ def _parts(of: Translation, node: Relation, rows: Rows) -> tuple[Part, ...]:
         return ()
     known = replace(rows, schema=marked(rows.schema))
     before = under_names(node, known, of.frame(empty(with_control(known.schema))))
-    return parts_behind(rows, of.schema(carried(of, node, known, before, guard=False)))
+    return parts_behind(rows, of.schema(carried(of, node, known, before)))
 
 
 def carried_step(of: Translation, node: Relation, rows: Rows, over: Over, stays: Stays) -> Rows:
@@ -110,15 +96,6 @@ def under_names(node: Relation, rows: Rows, df: DataFrame) -> Relation:
     return made
 
 
-def _in_arrow(of: Translation, node: Relation, rows: Rows) -> tuple[Operation, ...] | Stays:
-    if kind_of(node) not in _IN_ARROW:
-        return Stays(Leaves.OPERATION, f"{kind_of(node)} is Spark's")
-    if own_names(rows.shown) != list(rows.shown):
-        return Stays(Leaves.FORM, "several columns have one name")
-    before = under_names(node, rows, of.frame(empty(with_control(rows.schema))))
-    return in_arrow(of.frame(before), of.frame(carried(of, node, rows, before, guard=False)))
-
-
 def _check_texts(of: Translation, node: Relation, rows: Rows) -> None:
     """Only the server knows what is in a SQL text. Raises ``InvalidInputError`` for what is not row by row."""
     if not any(map(is_text, all_parts(node))):
@@ -126,4 +103,4 @@ def _check_texts(of: Translation, node: Relation, rows: Rows) -> None:
     full = with_control(rows.schema)
     before = of.frame(under_names(node, rows, of.spark.createDataFrame(control_row(full), full)))
     after = over_frame(of, node, rows, before, lambda child: carried(of, node, rows, child))
-    check_operation(kind_of(node), before, plan_nodes(before), after)
+    check_texts(kind_of(node), before, after)

@@ -21,23 +21,18 @@ from pyspark.sql.connect import plan as P
 from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._in_arrow import Stays
-from spark_ckpt.plan._static_in_arrow import joined_in_arrow
-from spark_ckpt.plan._static_side import StaticPlace
-from spark_ckpt.plan._trying import unlogged
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
-from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.plan.relations._columns import column, identifier_of, is_control, is_data
 from spark_ckpt.plan.relations._control_rows import control_last
 from spark_ckpt.plan.relations._parts import joined_parts
-from spark_ckpt.plan.relations._row_by_row import carried_step, under_names
+from spark_ckpt.plan.relations._row_by_row import carried_step
 from spark_ckpt.plan.relations._stream_joins import stream_join
-from spark_ckpt.plan.relations._translation import Part, Rows, Translation, own_names, rows_of
-from spark_ckpt.plan.relations._tree import empty, ids_in, rewritten
-from spark_ckpt.plan.spark_errors import unsupported
-from spark_ckpt.runtime.stateless import with_control
-from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI, JoinColumns
+from spark_ckpt.plan.relations._translation import Part, Rows, Translation, rows_of
+from spark_ckpt.plan.relations._tree import ids_in, rewritten
+from spark_ckpt.plan.spark_errors import unlogged, unsupported
+from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI
 from spark_ckpt.types import CONTROL_COLUMNS
 
 Relation = Any
@@ -164,42 +159,11 @@ def join(of: Translation, node: Relation) -> Rows:
             f"{kind} join with a streaming DataFrame/Dataset on the {side} and a static DataFrame/DataSet on the "
             "other side not supported: that none of a stream's rows matches is known when it has ended"
         )
-    return _placed(of, made, of.rows(node.left if left else node.right))
-
-
-def _placed(of: Translation, made: _StaticJoin, rows: Rows) -> Rows:
-    """In Python, where the rows are there and the table is small enough; else in Spark."""
-    in_spark = carried_step(
-        of, made.node, rows, partial(_StaticJoin.over, made), Stays(Leaves.TABLE, "a join with a table")
-    )
-    place = StaticPlace(_in_arrow(of, made, rows), of.frame(made.table))
-    full = with_control(in_spark.schema)
-
-    def make(ctx: Any) -> Chain:
-        return place.joined(ctx, ctx.chain(rows.recipe), full) or in_spark.recipe.make(ctx)
-
-    lineage = replace(rows.lineage, places=(*rows.lineage.places, place.of("Join")))
-    lineage = lineage if made.kind in ("LEFT_OUTER", "RIGHT_OUTER") else lineage.with_watermarks_told()
-    recipe = Recipe(make, (rows.recipe,))
-    return replace(in_spark, recipe=recipe, lineage=lineage, parts=_parts(of, made, rows))
-
-
-def _in_arrow(of: Translation, made: _StaticJoin, rows: Rows) -> JoinColumns | Stays:
-    if not made.stream_left or own_names(rows.shown) != list(rows.shown):
-        return Stays(
-            Leaves.TABLE, "the table is on the left" if not made.stream_left else "several columns have one name"
-        )
-    by_name = replace(rows, parts=())
-    before = of.frame(under_names(made.node, by_name, of.frame(empty(with_control(rows.schema)))))
-    on: Any = made.names or None
-    if on is None and made.node.on is not None:
-        on = reduce(and_, made.node.on) if isinstance(made.node.on, list) else made.node.on
-    try:
-        result = of.frame(made.over(before._plan))
-        _ = result.schema
-    except PySparkException:
-        return Stays(Leaves.TABLE, "it knows a column by an alias of before")
-    return joined_in_arrow(before, of.frame(made.table), on, _KINDS[made.kind], result)
+    rows = of.rows(node.left if left else node.right)
+    stays = Stays(Leaves.TABLE, "a join with a table")
+    joined = carried_step(of, node, rows, partial(_StaticJoin.over, made), stays)
+    told = joined.lineage if made.kind in ("LEFT_OUTER", "RIGHT_OUTER") else joined.lineage.with_watermarks_told()
+    return replace(joined, lineage=told, parts=_parts(of, made, rows))
 
 
 def _parts(of: Translation, made: _StaticJoin, rows: Rows) -> tuple[Part, ...]:

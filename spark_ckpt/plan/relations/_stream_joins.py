@@ -17,9 +17,7 @@ from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._join_columns import JoinColumns, JoinPlan, SideColumns
-from spark_ckpt.plan._join_condition import Parts
-from spark_ckpt.plan._join_rules import INNER, Times, Until, grows, join_kind, until
-from spark_ckpt.plan._join_sides import LEFT, RIGHT
+from spark_ckpt.plan._join_rules import INNER, LEFT, RIGHT, Parts, Times, Until, grows, join_kind, until
 from spark_ckpt.plan._join_wiring import JoinWiring, joined_rows, met, timed, times_of
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.relations._columns import column

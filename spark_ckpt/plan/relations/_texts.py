@@ -1,20 +1,22 @@
-"""SQL texts whose windows and stars the translation has to see: the client reads them, and the server says whether what
-was read is the same. Driver; Spark Connect."""
+"""Stars inside of functions, ``F.struct("*")``: they stand for the user's columns, and for no control columns. Driver;
+Spark Connect."""
 
 from __future__ import annotations
 
+import copy
 import re
+from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql.connect import expressions as E
+from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._connect_scope import parts_of
-from spark_ckpt.plan._sql_expressions import read
-from spark_ckpt.plan._trying import unlogged
-from spark_ckpt.plan.relations._columns import bare
-from spark_ckpt.plan.relations._translation import Translation
+from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.relations._columns import bare, column, name_parts
+from spark_ckpt.plan.relations._sql_texts import read
+from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import (
     all_parts,
     children_of,
@@ -25,21 +27,49 @@ from spark_ckpt.plan.relations._tree import (
     with_expressions,
 )
 from spark_ckpt.plan.relations._windows import is_window
+from spark_ckpt.plan.spark_errors import unlogged
 
 Relation = Any
 Expression = Any
+
+
+def without_stars(of: Translation, node: Relation, rows: Rows) -> Relation:
+    """``node``, over ``rows``, with columns for stars inside of its functions. Those of a projection stay."""
+    return with_expressions(node, partial(_listed, of, rows))
+
+
+def _listed(of: Translation, rows: Rows, e: Expression) -> Expression | None:
+    if not isinstance(e, E.UnresolvedFunction | E.CallFunction) or not any(_is_star(a) for a in e._args):
+        return None
+    if len(e._args) == 1 and e._name.lower() == "count":  # of rows
+        return e
+    made = copy.copy(e)
+    args = [c for a in e._args for c in (_columns(of, rows, a) if _is_star(a) else [a])]
+    made._args = [rewritten(a, partial(_listed, of, rows)) for a in args]
+    return made
+
+
+def _is_star(e: Expression) -> bool:
+    return isinstance(e, E.UnresolvedStar)
+
+
+def _columns(of: Translation, rows: Rows, star: Expression) -> list[Expression]:
+    if star._unparsed_target is None:
+        return [E.ColumnReference(quoted(name), rows.plan._plan_id) for name in rows.shown]
+    names = of.schema(P.Project(rows.plan, [column(star)])).names
+    return [E.ColumnReference(star._unparsed_target[:-1] + quoted(name)) for name in names]
+
 
 _ASKED = re.compile(r"\b(?:session_)?window\s*\(|(?<!\bcount)\s*[(,]\s*\*\s*[,)]", re.I)
 
 
 def with_texts_read(of: Translation, node: Relation) -> Relation:
     """``node``, with trees for such texts in it and below. Raises ``InvalidInputError`` for one that is not read."""
-    zone = str(of.spark.conf.get("spark.sql.session.timeZone"))
 
     def put(e: Expression) -> Expression | None:
         if not isinstance(e, E.SQLExpression) or not _ASKED.search(e._expr):
             return None
-        found = read(e._expr, zone)
+        found = read(e._expr, _ASKED)
         return None if found is None else rewritten(found, _with_names)
 
     made = _everywhere(of, node, put)
@@ -77,7 +107,7 @@ def _with_names(e: Expression) -> Expression | None:
 def _name_of(e: Expression, number: int) -> str:
     if isinstance(e, E.ColumnAlias):
         return str(e._alias[0])
-    return parts_of(e._unparsed_identifier)[-1] if isinstance(e, E.ColumnReference) else f"col{number}"
+    return name_parts(e._unparsed_identifier)[-1] if isinstance(e, E.ColumnReference) else f"col{number}"
 
 
 def _same(of: Translation, one: Relation, other: Relation) -> bool:

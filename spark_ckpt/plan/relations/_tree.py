@@ -19,6 +19,10 @@ _HAND_ON = (
     "WithWatermark",
 )  # fmt: skip
 """Behind which a column is still known by the alias that it had."""
+_IN_PYTHON = (
+    "ApplyInPandasWithState", "CoGroupMap", "GroupMap", "MapPartitions", "TransformWithStateInPandas",
+    "TransformWithStateInPySpark",
+)  # fmt: skip
 _SIDES = ("_child", "left", "right", "other", "_other")
 
 
@@ -38,10 +42,19 @@ def children_of(node: Relation) -> list[Relation]:
 
 
 def walk(node: Relation) -> Iterator[Relation]:
-    """``node`` and all relations below it, but not below one that is cut off."""
+    """``node`` and all relations below it."""
     yield node
-    for child in [] if getattr(node, "_ckpt_cut", False) else children_of(node):
+    for child in children_of(node):
         yield from walk(child)
+
+
+def known_from(node: Relation) -> Iterator[Relation]:
+    """``node`` and the relations below it that its columns may be known from. Out of Python come names, and nothing
+    else."""
+    yield node
+    if kind_of(node) not in _IN_PYTHON and not getattr(node, "_ckpt_cut", False):
+        for child in children_of(node):
+            yield from known_from(child)
 
 
 def cut_off(node: Relation) -> Relation:
@@ -52,7 +65,7 @@ def cut_off(node: Relation) -> Relation:
 
 def ids_in(node: Relation) -> set[int]:
     """The plan ids by which columns of ``node`` and of what is below it are known."""
-    return {each._plan_id for each in walk(node)}
+    return {each._plan_id for each in known_from(node)}
 
 
 def over(node: Relation, child: Relation, **parts: Any) -> Relation:

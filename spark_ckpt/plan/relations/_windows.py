@@ -1,9 +1,4 @@
-"""Windows of time, ``F.window``: assigned in Arrow, as in classic Spark; and sessions that each row makes by itself.
-Driver; Spark Connect.
-
-Spark's own analysis filters rows without a time, control rows among them. So the call of a window becomes a column of
-the rows, and the relation reads that.
-"""
+"""``WithWatermark``: which column is the event time, and how late its rows may be. Driver; Spark Connect."""
 
 from __future__ import annotations
 
@@ -19,19 +14,45 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._event_time import DELAY_KEY
+from spark_ckpt.plan._event_time import DELAY_KEY, mark_stream
 from spark_ckpt.plan._windows import WINDOW_KEYS, WINDOWS, SessionWindow, time_window, without_zone
 from spark_ckpt.plan._windows import TimeWindow as Call
+from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import free, quoted
+from spark_ckpt.plan.lineage import WatermarkNode
 from spark_ckpt.plan.relations._columns import bare, column, is_whole, place_of
 from spark_ckpt.plan.relations._row_by_row import python_step, step
-from spark_ckpt.plan.relations._translation import Rows, Translation, with_own_names
+from spark_ckpt.plan.relations._translation import Rows, Translation, renamed, with_own_names
 from spark_ckpt.plan.relations._tree import all_parts, kind_of, over, parts_of, rewritten, walk
-from spark_ckpt.runtime.stateless import Project
+from spark_ckpt.runtime.stateless import MarkStream, Project, with_control
 from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
 from spark_ckpt.types import CONTROL_COLUMNS
 
 Relation = Any
+
+
+def watermark(of: Translation, node: Relation) -> Rows:
+    """Rows are numbered with their watermark's stream. Spark notes of one column that it is the event time."""
+    rows = with_own_names(of.rows(node._child))
+    found = of.schema(node)
+    (place,) = (i for i, f in enumerate(found.fields) if DELAY_KEY in f.metadata)
+    names = rows.schema.names
+    known = WatermarkNode(names[place], int(found.fields[place].metadata[DELAY_KEY]) * 1000, rows.lineage.sources)
+    schema, parent = renamed(found, names), rows.recipe
+    full = with_control(schema)
+
+    def make(ctx: Any) -> Chain:
+        chain, number = ctx.chain(parent), ctx.stream_number(known)
+        marked = MarkStream(number, ctx.stream_name(known), known.column, known.delay_us)
+        if known in ctx.told:
+            return chain.then(marked, full)
+        return chain.either(marked, lambda frame: mark_stream(frame, number), full)
+
+    lineage = rows.lineage.with_watermark(known)
+    made = Recipe(make, (parent,))
+    return replace(rows, recipe=made, lineage=lineage, plan=node, schema=schema, shown=tuple(found.names))
+
+
 Expression = Any
 
 

@@ -9,15 +9,13 @@ from typing import Any
 from pyspark.sql.connect import expressions as E
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._plan_text import OF_FILES
 from spark_ckpt.plan.analysed.job_graph import Step
 from spark_ckpt.plan.analysed.ledger import Entry, How, entry_of
 from spark_ckpt.plan.analysed.translate import Translated
 from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.plan_check import OF_FILES
 from spark_ckpt.plan.relations._aggregates import aggregate
 from spark_ckpt.plan.relations._batch_groups import batch_cogroups, batch_groups
-from spark_ckpt.plan.relations._duplicates import deduplicate
-from spark_ckpt.plan.relations._event_times import watermark
 from spark_ckpt.plan.relations._keyed_functions import function_with_state, processor
 from spark_ckpt.plan.relations._lateral_joins import lateral_join
 from spark_ckpt.plan.relations._names import TEXTS, node_of, why_not
@@ -26,14 +24,13 @@ from spark_ckpt.plan.relations._python_functions import map_rows
 from spark_ckpt.plan.relations._row_by_row import step
 from spark_ckpt.plan.relations._rules import in_stream_form
 from spark_ckpt.plan.relations._samples import has_numbers, numbered, sample
-from spark_ckpt.plan.relations._stars import without_stars
+from spark_ckpt.plan.relations._set_operations import deduplicate, union
 from spark_ckpt.plan.relations._static_joins import join
 from spark_ckpt.plan.relations._summaries import summary
-from spark_ckpt.plan.relations._texts import with_texts_read
+from spark_ckpt.plan.relations._texts import with_texts_read, without_stars
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of
 from spark_ckpt.plan.relations._tree import all_parts, kind_of, known_as
-from spark_ckpt.plan.relations._unions import union
-from spark_ckpt.plan.relations._windows import call_in, with_window
+from spark_ckpt.plan.relations._windows import call_in, watermark, with_window
 from spark_ckpt.plan.relations.leaves import stream_of
 from spark_ckpt.plan.relations.own_operators import asked_of, own_operator
 from spark_ckpt.plan.spark_errors import no_window_function

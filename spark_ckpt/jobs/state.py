@@ -117,7 +117,7 @@ class State(Hinting):
         ``key``: its values, in the order of the operator's key columns; or ``named``, by their names. Raises
         ``InvalidInputError`` for other columns, or a value that is not of a column's type::
 
-            job.state("totals").get("alice")  # [{"customer": "alice", "n": 3, "total": 120}]
+            spark_ckpt.job("/data/checkpoints", "orders").state("totals").get("alice")  # [{"customer": "alice", "n": 3, "total": 120}]
         """
         manifest = self._manifest()
         files, keys = self._files(manifest), self._key_columns(manifest)

@@ -127,7 +127,7 @@ def test_no_table_cuts_anything_and_all_fit_eighty_columns(job: Path, columns: i
     uids = {f"operator_{i}_with_a_name": UidSize(keys=1_234_567 + i, size_bytes=2**30, files=1) for i in range(3)}
     long = HistoryRow(5, "savepoint", "completed", 1_700_000_020_000, 1, 12345, None, 1_700_003_601_500, state=uids)
     History(f"{job}/flights/history").append(long)
-    env = {"COLUMNS": str(columns)} if columns else {}
+    env = {"COLUMNS": str(columns) if columns else None}
     for arguments in (["list"], ["stats"], ["stats", "--subtasks"]):
         shown = CliRunner().invoke(app, [arguments[0], str(job), "flights", *arguments[1:]], env=env)
         assert shown.exit_code == 0

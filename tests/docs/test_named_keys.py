@@ -29,7 +29,7 @@ OF_OTHERS = {
     "delta.enableChangeDataFeed",
 }  # fmt: skip
 """Spark's, Flink's, Kafka's and Delta's own, which pages name as such."""
-NO_OPTIONS = {"emit", "once", "column", "day", "n", "database"}
+NO_OPTIONS = {"emit", "once", "column", "day", "n", "database", "foreachBatch"}
 """Arguments of methods, columns of examples, folders, and the option of a source that a page makes."""
 
 

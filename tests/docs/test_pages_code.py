@@ -28,6 +28,7 @@ RUN = [
     "from-foreachbatch",
     "restore",
     "state",
+    "changing-a-job",
     "running",
     "writing-a-sink",
     "writing-a-source",

@@ -117,7 +117,8 @@ class State(Hinting):
         ``key``: its values, in the order of the operator's key columns; or ``named``, by their names. Raises
         ``InvalidInputError`` for other columns, or a value that is not of a column's type::
 
-            spark_ckpt.job("/data/checkpoints", "orders").state("totals").get("alice")  # [{"customer": "alice", "n": 3, "total": 120}]
+            orders = spark_ckpt.job("/data/checkpoints", "orders")
+            orders.state("totals").get("alice")  # [{"customer": "alice", "n": 3, "total": 120}]
         """
         manifest = self._manifest()
         files, keys = self._files(manifest), self._key_columns(manifest)

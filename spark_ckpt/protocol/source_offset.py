@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.errors import CorruptStorageError, NewerFormatError
 from spark_ckpt.protocol import codec
 from spark_ckpt.protocol.codec import Count, later, optional
 from spark_ckpt.protocol.file_format import FIELD, require_known
@@ -105,10 +105,16 @@ class SourceOffset:
 
     @classmethod
     def from_json(cls, value: Any, where: str = "source offset") -> SourceOffset:
-        if isinstance(value, dict):
-            require_known(value.get(FIELD), FORMAT, where)
-            value = undamaged(value, where)
-        return codec.read(cls, value, where)
+        if not isinstance(value, dict):
+            return codec.read(cls, value, where)
+        require_known(value.get(FIELD), FORMAT, where)
+        try:
+            return codec.read(cls, undamaged(value, where), where)
+        except NewerFormatError:
+            if _CHECKSUM in value:
+                raise
+            # Whoever writes fields that are not known here writes a checksum, too: its name is what is damaged.
+            raise CorruptStorageError(_damaged(where, f"a checksum in {_CHECKSUM!r}, found none")) from None
 
     def position(self) -> SourcePosition:
         """What a checkpoint remembers of it: enough for :func:`initial_offset` of a later location."""
@@ -120,11 +126,15 @@ def undamaged(offset: Mapping[str, Any], where: str) -> dict[str, Any]:
     plain = {name: value for name, value in offset.items() if name != _CHECKSUM}
     found = _checksum(plain)
     if offset.get(_CHECKSUM, found) != found:
-        raise CorruptStorageError(
-            f"{where} is damaged: expected contents with checksum {offset[_CHECKSUM]}, found {found}. Start the query"
-            " at a new, empty checkpointLocation: it goes on from the job's newest checkpoint"
-        )
+        raise CorruptStorageError(_damaged(where, f"contents with checksum {offset[_CHECKSUM]}, found {found}"))
     return plain
+
+
+def _damaged(where: str, expected: str) -> str:
+    return (
+        f"{where} is damaged: expected {expected}. Start the query at a new, empty checkpointLocation: it goes on from the "
+        "job's newest checkpoint"
+    )
 
 
 def _checksum(plain: Mapping[str, Any]) -> int:

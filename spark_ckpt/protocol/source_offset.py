@@ -132,8 +132,8 @@ def undamaged(offset: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _damaged(where: str, expected: str) -> str:
     return (
-        f"{where} is damaged: expected {expected}. Start the query at a new, empty checkpointLocation: it goes on from the "
-        "job's newest checkpoint"
+        f"{where} is damaged: expected {expected}. Start the query at a new, empty checkpointLocation: it goes on from "
+        "the job's newest checkpoint"
     )
 
 

@@ -191,13 +191,13 @@ def test_operators_without_uids_do_not_change_places(ckpt: Any, inputs: tuple[In
 
     def query(*least: int) -> Any:
         rows = read(ckpt, a, "a")
-        sums = (rows.where(f"v > {n}").groupBy("k").agg(F.sum("v"), F.lit(n)) for n in least)
+        sums = (rows.where(f"v > {n}").groupBy("k").agg(F.sum("v"), F.lit(n).alias("least")) for n in least)
         return reduce(DataFrame.union, sums)
 
     a.add(("a", 1), ("a", 10))
-    job.run(query(0, 5), "k,5", mode="update")
+    job.run(query(0, 5), "k,least", mode="update")
     with pytest.raises(TopologyError, match=r"'aggregate-0' is derived .* was 'aggregate-1': they changed places"):
-        job.start(query(5, 0), "k,5", mode="update")
+        job.start(query(5, 0), "k,least", mode="update")
 
 
 def test_windows_that_waited_for_their_end_come_out_in_mode_update_too(

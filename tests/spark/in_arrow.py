@@ -31,5 +31,5 @@ def in_arrow(before: Any, after: Any) -> tuple[Keep | Compute, ...] | Stays:
                 made.append(Compute(computed))
                 columns = RowColumns([attribute_id(e) for e in found], [tree.type for _, tree in computed])
     except StaysError as e:
-        return Stays(str(e))
+        return e.stays()
     return tuple(made)

@@ -95,12 +95,12 @@ KINDS_OF_EXPRESSIONS = (
     Kind(("Stack",), Where.SPARK, "as `inline` of an array of structs", "`stack`"),
     Kind(("JsonTuple",), Where.SPARK, "one row of each", "`json_tuple`"),
     Kind(
-        ("Collations", "SQLKeywords", "UserDefinedGenerator", "VariantExplode"),
+        ("Collations", "JsonTable", "SQLKeywords", "Unnest", "UserDefinedGenerator", "VariantExplode"),
         Where.REFUSED,
         "expected explode, posexplode, inline, stack or json_tuple, found a generator that makes no row, or several, "
         "of a control row. Make an array of the elements, and explode that: of a variant, "
         'F.explode(F.col("v").cast("array<variant>"))',
-        "`variant_explode`, `collations`, `sql_keywords`",
+        "`variant_explode`, `json_table`, `unnest`, `collations`, `sql_keywords`",
     ),
     # --- windows
     Kind(
@@ -111,7 +111,10 @@ KINDS_OF_EXPRESSIONS = (
         "rank",
     ),
     Kind(
-        ("CumeDist", "EWM", "Lag", "Lead", "NTile", "NthValue", "NullIndex", "PercentRank"),
+        (
+            "CounterDiff", "CounterDiffWithStartTime", "CumeDist", "EWM", "Lag", "Lead", "NTile", "NthValue",
+            "NullIndex", "PercentRank",
+        ),
         Where.REFUSED,
         "a stream has row_number(), rank() and dense_rank() of windows over rows, filtered to the first of each key. "
         'For running values of a key write groupBy("k").aggregate(emit="rows", orderBy="t", total=agg.sum("v")); for '
@@ -143,6 +146,12 @@ KINDS_OF_EXPRESSIONS = (
         f"{_COUNT_EACH}, and topN",
         "`approx_top_k`",
         functions=("approx_top_k", "approx_top_k_accumulate", "approx_top_k_combine"),
+    ),
+    Kind(
+        ("CollectUnion",),
+        Where.REFUSED,
+        "collect the elements, of select('k', F.explode('v')).groupBy('k').agg(F.collect_set('col'))",
+        "aggregates of arrays as sets",
     ),
     Kind(("CountMinSketchAgg",), Where.REFUSED, _COUNT_EACH, "`count_min_sketch`", functions=("count_min_sketch",)),
     Kind(
@@ -213,7 +222,10 @@ KINDS_OF_EXPRESSIONS = (
         "`rand`, `uuid`, `shuffle`, `monotonically_increasing_id`, `spark_partition_id`",
     ),
     Kind(
-        ("CurrentBatchTimestamp", "CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now"),
+        (
+            "CurrentBatchTimestamp", "CurrentDate", "CurrentTime", "CurrentTimestamp", "CurrentTimestampNanos",
+            "LocalTimestamp", "Now",
+        ),
         Where.SPARK,
         "the time of each batch",
         "`current_timestamp`, `current_date`, `now`",
@@ -245,6 +257,11 @@ KINDS_OF_EXPRESSIONS = (
     ),
     Kind(("GeneratorOuter", "UnresolvedGenerator"), Where.ABSENT, "the analyser puts something else in its place"),
 )  # fmt: skip
+
+NEW_IN_4_3 = frozenset(
+    {"CollectUnion", "CounterDiff", "CounterDiffWithStartTime", "CurrentTimestampNanos", "JsonTable", "Unnest"}
+)
+"""What PySpark 4.2 has not."""
 
 _UNKNOWN = Kind((), Where.REFUSED, "a kind of expression that came with a newer Spark than this library knows")
 _BY_CLASS = {name: kind for kind in KINDS_OF_EXPRESSIONS for name in kind.classes}

@@ -117,7 +117,7 @@ def test_a_watermark_is_as_spark_writes_it_and_late_rows_stand_with_their_operat
     body = json.loads(spark_says(4, 0).json) | {"stateOperators": [STATE_OPERATOR, STATE_OPERATOR]}
     told = Reported({}, {4: (TimeSeen("first", us, 3), TimeSeen("second", None, 5))})
     for in_plan, late in ((("second", "first"), [5, 3]), (("second",), [0, 0])):  # where not all are ours: Spark's
-        run = replace(job.run, in_plan=in_plan)
+        run = replace(job.run, topology=replace(job.run.topology, in_plan=in_plan))
         found = with_reports(StreamingQueryProgress.fromJson(json.loads(json.dumps(body))), run, told)
         assert found.eventTime == {"watermark": text}
         assert [s.numRowsDroppedByWatermark for s in found.stateOperators] == late

@@ -191,6 +191,7 @@ def moved(spark: SparkSession, folder: Path) -> dict[str, Any]:
         ],
     ],
 )
+@pytest.mark.soak
 def test_aggregates_are_those_of_sparks_stream(
     spark: SparkSession,
     ckpt: Any,

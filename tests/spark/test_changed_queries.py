@@ -82,7 +82,9 @@ def test_a_sink_may_take_anothers_place(ckpt: Any, inputs: tuple[Input, Input], 
     assert other.rows() == [("a", 2, 5)]
 
 
-@pytest.mark.parametrize("given", [True, False], ids=["location given", "by default"])
+@pytest.mark.parametrize(
+    "given", [True, pytest.param(False, marks=pytest.mark.soak)], ids=["location given", "by default"]
+)
 def test_sources_operators_and_sinks_may_come_and_go(
     ckpt: Any, inputs: tuple[Input, Input], job: Job, tmp_path: Path, given: bool
 ) -> None:

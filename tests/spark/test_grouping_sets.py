@@ -118,6 +118,7 @@ def test_sets_of_windows_are_those_of_spark(
         *(pytest.param(q, marks=pytest.mark.soak) for q in (_renamed, _cube, _rollup, _sets, _none, _keys_alone)),
     ],
 )
+@pytest.mark.soak
 def test_each_set_of_keys_has_the_rows_that_spark_gives_it(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: Any
 ) -> None:

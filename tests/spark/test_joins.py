@@ -288,6 +288,7 @@ BEHIND: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("behind", [b if b == "once" else pytest.param(b, marks=pytest.mark.soak) for b in BEHIND])
+@pytest.mark.soak
 def test_rows_that_a_join_kept_for_long_are_late_behind_it(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, behind: str
 ) -> None:
@@ -315,6 +316,7 @@ EVERY = range(8)
     ("ansi", "asked"),
     [(True, (0, 4, 7)), *(pytest.param(ansi, EVERY, marks=pytest.mark.soak) for ansi in (True, False))],
 )
+@pytest.mark.soak
 def test_columns_of_two_types_are_compared_as_in_spark(
     spark: SparkSession, ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path, ansi: bool, asked: Iterable[int]
 ) -> None:

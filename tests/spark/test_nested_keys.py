@@ -115,6 +115,7 @@ def _plain(value: Any) -> Any:
         *(pytest.param(q, marks=pytest.mark.soak) for q in (_aggregated, _of_a_function, _processed, _cube)),
     ],
 )
+@pytest.mark.soak
 def test_nested_keys_are_those_of_spark_and_go_to_other_partitions(
     spark: SparkSession, ckpt: Any, job: Job, new_input: NewInput, tmp_path: Path, query: Any
 ) -> None:

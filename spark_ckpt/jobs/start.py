@@ -136,7 +136,8 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     records.store.check_writable(plan.job)
     check_constants(plan.tables, plan.migrations)
     validate_sinks(plan.sinks, sink_place(plan.config, plan.job), plan.output)
-    location = _current_location(records, plan.location)
+    decided = _decided(records)
+    location = _current_location(decided, plan.location)
     folder = plan.spark_folder(location)
     storage = plan.config.storage_options()
     restore = _restore_option(
@@ -151,7 +152,6 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         empty_location=folder.empty,
         choose_location=plan.own_location,
     )
-    before = _last_decided(records)
     started = io.run(start_job(plan.job, _claim(plan, location, records), clock.now_ms()))
     if plan.sinks_known:
         record_sinks(records, plan.sinks)
@@ -159,7 +159,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     _say_gave_up(plan, started)
     _say_moved_on(plan, started)
     say_where(plan.job, plan.config.restore, location, records, started.decision)
-    tell_changes(plan.job, before, started.generation)
+    tell_changes(plan.job, decided[-1] if decided else None, started.generation)
     _say_uncompared(plan, started.decision)
     _say_moved(plan, started)
     _say_changes(plan, started.decision)
@@ -173,12 +173,12 @@ def dry_run(plan: JobPlan, with_sinks: bool = True) -> RestorePlan:
 
     Raises what :func:`begin` raises ahead of its claim."""
     records = JobRecords(job_url(plan.config, plan.job), plan.config)
-    before = _last_decided(records)
+    decided = _decided(records)
     if with_sinks:
         validate_sinks(plan.sinks, sink_place(plan.config, plan.job), plan.output)
-    elif before is not None:
-        plan = replace(plan, topology=replace(plan.topology, sinks=before.topology.sinks))
-    folder = plan.spark_folder(_current_location(records, plan.location))
+    elif decided:
+        plan = replace(plan, topology=replace(plan.topology, sinks=decided[-1].topology.sinks))
+    folder = plan.spark_folder(_current_location(decided, plan.location))
     savepoints: list[CompletionRecord] = []
 
     def not_imported() -> int:
@@ -235,21 +235,20 @@ def _listed(what: str, names: tuple[str, ...]) -> str:
     return f"{what}{', '.join(names)}." if names else ""
 
 
-def _current_location(records: JobRecords, given: str) -> str:
+def _decided(records: JobRecords) -> list[GenerationRecord]:
+    """The starts that decided where they go on, oldest first."""
+    return sorted((g for g in records.generations() if g.origin > 0), key=lambda g: g.generation)
+
+
+def _current_location(decided: list[GenerationRecord], given: str) -> str:
     """Where Spark keeps its part of the job that is started with the location ``given``: there, or where later starts
     went on, as the query had changed."""
-    decided = sorted((g for g in records.generations() if g.origin > 0), key=lambda g: g.generation)
     at, leads_here = given, {given}
     for g in decided:
         if leads_here & {g.spark_location, g.given_location}:
             at = g.spark_location
             leads_here.add(at)
     return at
-
-
-def _last_decided(records: JobRecords) -> GenerationRecord | None:
-    decided = [g for g in records.generations() if g.origin > 0]
-    return max(decided, key=lambda g: g.generation, default=None)
 
 
 def _say_uncompared(plan: JobPlan, decision: Any) -> None:

@@ -158,12 +158,13 @@ def _decide(
             yield WriteGeneration(replace(alive, origin=REFUSED))
             # Stopped before this: the claim stays undecided, and other locations with batches refuse to go on.
             raise decision.error()
-        plan = plan_of(facts, decision)
-        if facts.approve == ASK and plan.loses and plan != approved:
-            yield AwaitApproval(claim.generation, plan)
-            # Stopped before it is approved: an undecided claim, and the next start asks anew.
-            approved = plan
-            continue  # the job may have completed a checkpoint since
+        if facts.approve == ASK:
+            plan = plan_of(facts, decision)
+            if plan.loses and plan != approved:
+                yield AwaitApproval(claim.generation, plan)
+                # Stopped before it is approved: an undecided claim, and the next start asks anew.
+                approved = plan
+                continue  # the job may have completed a checkpoint since
         if isinstance(decision, GoOn) or (yield from _void(decision.abort_triggers, claim.generation, now_ms)):
             return facts, decision, shown
 

@@ -18,6 +18,7 @@ from spark_ckpt.api._output_modes import check_mode, check_updates
 from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.api._read_by_spark import Asked, may_be_sparks, read_by_spark, rows_by_spark
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads, refuse_unread_types
+from spark_ckpt.api._savepoint_writer import NEW, SavepointWriter
 from spark_ckpt.api._spark_streams import spark_stream
 from spark_ckpt.api._tables import table_source
 from spark_ckpt.api.state import CkptState, job_name
@@ -37,7 +38,7 @@ from spark_ckpt.plan.refused_types import refuse_unread
 from spark_ckpt.plan.session_confs import all_confs
 from spark_ckpt.plan.spark_errors import check_path, not_expected, path_not_found
 from spark_ckpt.plan.spark_stream_rows import SparkStreamMaker
-from spark_ckpt.plan.start import plan_restore
+from spark_ckpt.plan.start import plan_restore, query_state
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.sources.spark_file_options import OnlySparkReadsError
@@ -180,6 +181,24 @@ class CkptSession(Hinting):
         if savepoint is not None:
             return CkptState.of(Savepoint(savepoint, config).state(uid), self.spark)
         return CkptState.of(Job(config, job_name(config, job)).state(uid, checkpoint), self.spark)
+
+    def savepoint_writer(
+        self, df: Any, from_: Savepoint | str | None = None, outputMode: str | None = None, **options: Any
+    ) -> SavepointWriter:
+        """Begins a savepoint that is made of DataFrames, for the query ``df`` to be restored from. Driver.
+
+        ``df``, a streaming DataFrame, says which operators there are and what their state looks like; ``outputMode``
+        and ``options`` (``spark.ckpt.*``) are those of its writer. ``from_``: a savepoint, or its path, whose state and
+        offsets the new one has where nothing else is said. Nothing is started, and ``from_`` is never changed::
+
+            writer = ckpt.savepoint_writer(totals).with_operator("totals", spark.read.parquet("/lake/totals"))
+            writer.with_offsets("orders", startingOffsets='{"orders": {"0": 42}}').write("/savepoints/backfilled")
+        """
+        writer = self.writeStream(df).format("noop").queryName(NEW).options(**options)
+        if outputMode is not None:
+            writer.outputMode(outputMode)
+        source = Savepoint(from_, self.config()) if isinstance(from_, str) else from_
+        return SavepointWriter(self.spark, query_state(writer._request(None)), source)
 
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
         """The configuration as it is now; ``overrides`` (reader or writer options, key -> text) win.

@@ -44,6 +44,7 @@ from spark_ckpt.protocol.restore_plan import RestorePlan
 from spark_ckpt.runtime.datasource import sink_class_of
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.sources.base import finds_within_s
+from spark_ckpt.state.lsm.written_rows import WrittenRows
 
 _log = logging.getLogger("spark_ckpt")
 
@@ -119,7 +120,7 @@ class _Asked:
         given = location == one_spelling(self.location)
         return self.location if given else as_spark_writes(self.spark, location, self.config, self.job)
 
-    def _topology(self) -> Topology:
+    def topology(self) -> Topology:
         key_groups = self.config.max_parallelism
         return query_topology(self.lineage, self.sources, self.sinks, key_groups, self.uids, self.output_mode)
 
@@ -130,9 +131,7 @@ class _Asked:
             self.job,
             self.config,
             one_spelling(self.location),
-            query_topology(
-                self.lineage, self.sources, self.sinks, self.config.max_parallelism, self.uids, self.output_mode
-            ),
+            self.topology(),
             self.sinks,
             output,
             tables,
@@ -141,6 +140,33 @@ class _Asked:
             own_location=partial(own_location, self.spark, self.location, self.config, self.job) if can_move else None,
             migrations=self.migrations,
         )
+
+
+@dataclass(frozen=True)
+class QueryState:
+    """What the checkpoints of a query consist of: ``nodes`` are its keyed operators, ``tables`` the state tables of
+    each with the form of their rows, ``sources`` its own, by uid."""
+
+    config: JobConfig
+    topology: Topology
+    nodes: dict[str, OperatorNode]
+    tables: dict[str, dict[str, WrittenRows]]
+    sources: dict[str, SourceNode]
+
+
+def query_state(request: StartRequest) -> QueryState:
+    """What a start of the query would keep, without a start: for whoever writes state. Raises as a start does ahead of
+    everything."""
+    asked = _Asked.of(request)
+    tables = {uid: _forms(node, uid, asked.config.max_parallelism) for node, uid in asked.uids.items()}
+    nodes = {uid: node for node, uid in asked.uids.items()}
+    sources = {uid: node for node, uid in asked.sources.items()}
+    return QueryState(asked.config, asked.topology(), nodes, tables, sources)
+
+
+def _forms(node: OperatorNode, uid: str, key_groups: int) -> dict[str, WrittenRows]:
+    own = len(node.layout.key_schema)
+    return {t: WrittenRows(la, key_groups, None if t == uid else own) for t, la in node.tables(uid).items()}
 
 
 def plan_restore(request: StartRequest, with_sinks: bool = True) -> RestorePlan:

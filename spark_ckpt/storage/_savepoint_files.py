@@ -50,7 +50,7 @@ def export_files(
             moved[file] = (name, dead)
     new_groups = {number: _move_group(group, moved) for number, group in groups.items()}
     check_live_rows(copied, new_groups)
-    _publish(target, copied, schema)
+    publish(target, copied, schema)
     return copied, new_groups
 
 
@@ -110,7 +110,7 @@ def _move_run(run: Run, name: str, dead: BitMap) -> Run:
     return replace(run, file=name, start=run.start - before, count=run.count - within)
 
 
-def _publish(target: Folder, content: TableContent, schema: pa.Schema) -> None:
+def publish(target: Folder, content: TableContent, schema: pa.Schema) -> None:
     """One version that holds ``content``, whatever an earlier, interrupted export left there."""
     log, now_ms = delta_log.DeltaLog(target), clock.now_ms()
     for _ in range(_TRIES):

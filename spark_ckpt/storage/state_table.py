@@ -273,3 +273,9 @@ def savepoint_table_files(folder: Folder) -> set[str]:
     """The files that Delta readers see in a savepoint's table. Raises ``CorruptStorageError``."""
     log = delta_log.DeltaLog(folder)
     return set(log.files(log.versions()))
+
+
+def publish_written(folder: Folder, content: TableContent, schema: pa.Schema) -> None:
+    """Make the Delta table in ``folder`` hold ``content``, files that are there without deletion vectors. Driver; again
+    after a crash. For the table of a savepoint."""
+    savepoint_files.publish(folder, content, schema)

@@ -1,0 +1,66 @@
+"""What a savepoint is made of: rows of DataFrames, tables of other savepoints, positions of sources. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_ckpt.api.state import CkptState
+from spark_ckpt.config_values import option_text
+from spark_ckpt.jobs.savepoint import Savepoint
+from spark_ckpt.plan.lineage import SourceNode
+from spark_ckpt.sources.base import open_source
+from spark_ckpt.storage.job_paths import JobPaths
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from spark_ckpt.config import JobConfig
+
+
+@dataclass(frozen=True)
+class StateRows:
+    """A table that is written anew."""
+
+    rows: Any
+
+    def frame(self, _spark: Any) -> DataFrame:
+        found: DataFrame = self.rows
+        return found
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A table of another savepoint, as it is."""
+
+    savepoint: Savepoint
+    table: str
+
+    def frame(self, spark: Any) -> DataFrame:
+        return CkptState.of(self.savepoint.state(self.table), spark).df()
+
+
+def merged_watermarks(seen: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Of each stream the earliest, as a restore takes it; of streams that only some have seen none."""
+    if not seen:
+        return {}
+    shared = set(seen[0]).intersection(*seen[1:])
+    return {stream: min(w[stream] for w in seen) for stream in sorted(shared)}
+
+
+def positions(
+    node: SourceNode, config: JobConfig, uid: str, offset: Mapping[str, Any] | None, options: Mapping[str, Any]
+) -> Callable[[str], Mapping[str, Any]]:
+    """The offset of a source, to be made for a savepoint at a path, where the source may keep files. Options are
+    checked here."""
+    if offset is not None:
+        inner = offset.get("inner", offset)
+        return lambda _: dict(inner)
+    given = {**node.options, **{name: option_text(value) for name, value in options.items()}}
+
+    def opened(url: str) -> Any:
+        return open_source(node.inner, given, node.schema, JobPaths(url).source(uid), config.storage_options())
+
+    opened(f"{config.dir}/_none")
+    return lambda path: dict(opened(path).reader(node.schema).initial())

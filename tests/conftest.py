@@ -12,6 +12,8 @@ import pytest
 from tests import fork_server, kafka_server, shared_session
 from tests.how_many import some
 
+# Tests start some hundred Pythons: without compiled modules, each compiles this package anew, half a second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 fork_server.use()
 # The driver binds to the host's name, which containers often cannot resolve.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -1,8 +1,9 @@
 """Forks the Python processes that Spark starts in tests, from one that has imported already what all of them import.
 
 Spark starts one for the sources of each query, and one for each kind of worker of each session. Before it answers, each
-reads PySpark, PyArrow and this package: 0.75 s of processor time, a quarter of what the tests took. Jobs that are
-killed, or run in a cluster, have the ordinary Python (``environment`` of tests/kill/processes.py).
+imports PySpark, PyArrow, pandas and this package, and searches Spark's archives: more than a second of processor time,
+a third of what a short query takes. Jobs that are killed, or run in a cluster, have the ordinary Python
+(``environment`` of tests/kill/processes.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
 import shutil
@@ -22,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,16 +34,19 @@ HERE = Path(__file__).parent
 PYTHON, ADDRESS = "SPARK_CKPT_TESTS_PYTHON", "SPARK_CKPT_TESTS_FORK_SERVER"
 RUN = ("pyspark.sql.streaming.python_streaming_source_runner",)
 IMPORTED = (
+    "encodings.idna",
     "numpy",
+    "pandas",
     "pyarrow.compute",
     "pyarrow.parquet",
     "pyspark.sql.functions",
     *RUN,
     "pyspark.worker",
-    "spark_ckpt.runtime.datasource",
     "spark_ckpt.sources.files",
+    "spark_ckpt.sinks.memory",
 )
-"""No pandas: its import is what some tests look for, and few processes need it."""
+ROOMS = ("expressions", "jobs", "protocol", "runtime", "state", "storage")
+"""Of this package: what workers have imported by the end of most queries. Few need a client of Iceberg."""
 
 
 def use() -> None:
@@ -109,7 +115,10 @@ class Child:
 
 
 def _paths() -> list[str]:
-    return [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    """Without Spark's archives: what they hold is imported already, and every search for a module that is not, or for
+    a package's metadata, would read the names of all their files anew."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [p for p in paths if p and not p.endswith((".jar", ".zip"))]
 
 
 def serve(listening: socket.socket) -> Child:
@@ -131,11 +140,18 @@ def serve(listening: socket.socket) -> Child:
 def _import() -> None:
     if gc.get_freeze_count():
         return
-    for name in IMPORTED:
+    for name in (*IMPORTED, *_modules_of_rooms()):
         importlib.import_module(name)
     for name in RUN:
         sys.modules.pop(name, None)  # it is run as __main__, and would be there twice
     gc.freeze()  # else the first collection of each process copies every page
+
+
+def _modules_of_rooms() -> Iterator[str]:
+    for room in ROOMS:
+        package = importlib.import_module(f"spark_ckpt.{room}")
+        found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        yield from (module.name for module in found if "iceberg" not in module.name)
 
 
 def _asked(connection: socket.socket) -> Child:

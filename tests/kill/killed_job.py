@@ -29,8 +29,11 @@ from tests.kill.expected import GROUPS, KEYS, N_ROWS, NUMBERED, RESET, ROWS_PER_
 JOB = "killed"
 IN_FUNCTION = "in the user's function"
 IN_SOURCE, BETWEEN = "in the sources' stage", "between the operators"
-# Short-lived JVMs: the second compiler would cost more than it saves, and so would the first collections of classes.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -XX:MetaspaceSize=256m"
+# Short-lived JVMs, as in tests/spark_conf: what costs more there than it saves.
+JAVA_OPTIONS = (
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -XX:MetaspaceSize=256m"
+)
 
 
 def session(plan: dict[str, Any]) -> SparkSession:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,15 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.api._written_state import Kept, StateRows, merged_watermarks, positions
+from spark_ckpt.api._written_state import Bootstrapped, Kept, Rows, StateRows, merged_watermarks, positions
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs.savepoint import Savepoint
 from spark_ckpt.jobs.savepoint_draft import Draft
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.start import QueryState
-from spark_ckpt.plan.state_writing import check_columns, columns_of, write_state_table
+from spark_ckpt.plan.start import StartRequest, query_state
+from spark_ckpt.plan.state_bootstrap import Bootstrap
+from spark_ckpt.plan.state_writing import Written, check_columns, columns_of, write_state_table
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.source_offset import SourcePosition
@@ -42,12 +43,13 @@ class SavepointWriter(Hinting):
     What does not fit raises ``InvalidInputError``.
     """
 
-    def __init__(self, spark: Any, query: QueryState, source: Savepoint | None) -> None:
-        self._spark, self._query, self._source = spark, query, source
+    def __init__(self, spark: Any, request: StartRequest, source: Savepoint | None) -> None:
+        self._spark, self._request, self._source = spark, request, source
+        self._query = query = query_state(request)
         self._record = None if source is None else source.record()
         self._forms = {table: form for of in query.tables.values() for table, form in of.items()}
         there = {} if self._record is None else self._record.tables
-        self._tables: dict[str, StateRows | Kept] = {table: Kept(source, table) for table in there if source}
+        self._tables: dict[str, Rows] = {table: Kept(source, table) for table in there if source}
         self._offsets = {} if self._record is None else dict(self._record.sources)
         self._given_offsets: dict[str, Callable[[str], Mapping[str, Any]]] = {}
         self._others: list[Savepoint] = []
@@ -62,6 +64,25 @@ class SavepointWriter(Hinting):
         if callable(rows):
             rows = rows(self._rows(uid))
         return self._put("with_operator", uid, self._no_rows(uid) if rows is None else rows)
+
+    def bootstrap(self, uid: str, rows: Any, orderBy: str | Sequence[str] = ()) -> SavepointWriter:
+        """The state of the operator ``uid``, computed of rows that its source would have read, as after a stream of
+        them: by the query's own filters and columns in front of the operator, and the operator's own function.
+
+        ``rows``: a batch DataFrame with the source's columns, or one for each source, by uid. ``orderBy``: columns that
+        the operator gets, by which the rows of a key come; else in any order. What comes out is written nowhere, and
+        time-outs that are behind the last row's watermark have fired. Executors keep a portion of rows in memory.
+        """
+        if uid not in self._query.nodes:
+            raise InvalidInputError(f"bootstrap({uid!r}): expected an operator's uid, of {sorted(self._query.nodes)}")
+        sources = [s for s, node in self._query.sources.items() if node in self._query.nodes[uid].upstream]
+        by_source = dict(rows) if isinstance(rows, Mapping) else dict.fromkeys(sources[:1], rows)
+        order = [orderBy] if isinstance(orderBy, str) else list(orderBy)
+        made = Bootstrap(self._request, self._query, uid, by_source, order).checked()
+        for table in self._query.tables[uid]:
+            self._tables[table] = Bootstrapped(made)
+        self._said.append(["bootstrap", uid, *order])
+        return self
 
     def patch(self, uid: str, rows: Any) -> SavepointWriter:
         """``rows`` take the place of those with the same key; other rows stay."""
@@ -150,24 +171,37 @@ class SavepointWriter(Hinting):
         draft.begin()
         try:
             for table, rows in self._tables.items():
-                self._write_table(draft, table, rows)
+                if not isinstance(rows, Bootstrapped):
+                    self._write_table(draft, table, rows)
+            made = {rows.made.uid: rows.made for rows in self._tables.values() if isinstance(rows, Bootstrapped)}
+            for bootstrap in made.values():
+                self._bootstrap(draft, bootstrap)
             self._finish(draft)
         except InvalidInputError:
             draft.give_up()
             raise
         return target
 
-    def _write_table(self, draft: Draft, table: str, rows: StateRows | Kept) -> None:
+    def _write_table(self, draft: Draft, table: str, rows: Rows) -> None:
         if isinstance(rows, Kept) and self._stays(table):
             draft.keep(table)
-            return
-        form, config = self._form(table), self._query.config
-        folder = draft.folder(table)
-        to_write = WrittenTable(table, folder.url, form, draft.checkpoint, config.storage_options(), folder.retry)
-        written = write_state_table(rows.frame(self._spark), to_write)
-        seen = self._watermarks(table)
+        else:
+            written = write_state_table(rows.frame(self._spark), self._to_write(draft, table))
+            self._put_table(draft, table, written, self._watermarks(table))
+
+    def _bootstrap(self, draft: Draft, made: Bootstrap) -> None:
+        written, seen = made.write({table: self._to_write(draft, table) for table in self._query.tables[made.uid]})
+        for table, rows in written.items():
+            # What an operator has seen of the time is told with its own state.
+            self._put_table(draft, table, rows, seen if table == made.uid else {})
+
+    def _to_write(self, draft: Draft, table: str) -> WrittenTable:
+        folder, storage = draft.folder(table), self._query.config.storage_options()
+        return WrittenTable(table, folder.url, self._form(table), draft.checkpoint, storage, folder.retry)
+
+    def _put_table(self, draft: Draft, table: str, written: Written, seen: Mapping[str, int]) -> None:
         groups = {number: GroupManifest(g.runs, g.keys, seen) for number, g in written.groups.items()}
-        draft.put(table, form.layout.table_schema, written.content, groups)
+        draft.put(table, self._form(table).layout.table_schema, written.content, groups)
 
     def _finish(self, draft: Draft) -> None:
         offsets = dict(self._offsets)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from spark_ckpt.api.state import CkptState
 from spark_ckpt.config_values import option_text
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.jobs.savepoint import Savepoint
 from spark_ckpt.plan.lineage import SourceNode
+from spark_ckpt.plan.state_bootstrap import Bootstrap
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.storage.job_paths import JobPaths
 
@@ -39,6 +41,22 @@ class Kept:
 
     def frame(self, spark: Any) -> DataFrame:
         return CkptState.of(self.savepoint.state(self.table), spark).df()
+
+
+@dataclass(frozen=True)
+class Bootstrapped:
+    """A table of an operator whose state is computed of rows."""
+
+    made: Bootstrap
+
+    def frame(self, _spark: Any) -> DataFrame:
+        raise InvalidInputError(
+            f"the state of {self.made.uid!r} is computed by bootstrap when the savepoint is written: change it in a "
+            "savepoint_writer of that savepoint"
+        )
+
+
+Rows = StateRows | Kept | Bootstrapped
 
 
 def merged_watermarks(seen: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -38,7 +38,7 @@ from spark_ckpt.plan.refused_types import refuse_unread
 from spark_ckpt.plan.session_confs import all_confs
 from spark_ckpt.plan.spark_errors import check_path, not_expected, path_not_found
 from spark_ckpt.plan.spark_stream_rows import SparkStreamMaker
-from spark_ckpt.plan.start import plan_restore, query_state
+from spark_ckpt.plan.start import plan_restore
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.sources.spark_file_options import OnlySparkReadsError
@@ -198,7 +198,7 @@ class CkptSession(Hinting):
         if outputMode is not None:
             writer.outputMode(outputMode)
         source = Savepoint(from_, self.config()) if isinstance(from_, str) else from_
-        return SavepointWriter(self.spark, query_state(writer._request(None)), source)
+        return SavepointWriter(self.spark, writer._request(None), source)
 
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
         """The configuration as it is now; ``overrides`` (reader or writer options, key -> text) win.

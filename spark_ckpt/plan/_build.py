@@ -240,6 +240,10 @@ class BuildContext:
         self.spark.dataSource.register(source_class_of(name, self.run, spec, chain.operations, chain.schema))
         return self.spark.readStream.format(name).load()
 
+    def wants_rows(self, _node: OperatorNode) -> bool:
+        """Whether the build ends with the rows in front of the operator: not that of a start."""
+        return False
+
     def restored_position(self, node: SourceNode) -> Any:
         """Where ``node`` stood at the checkpoint that this Spark location began from; None if it began from none."""
         restored = self.run.restored_from

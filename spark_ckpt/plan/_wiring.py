@@ -71,12 +71,14 @@ def wire_operator(
         behind_waiting=any(o.waits for o in lineage.operators),
         behind_others=bool(lineage.operators),
     )
+    times = [c for c in (time if lineage.open_watermarks else None, late) if c is not None]
+    if ctx.wants_rows(node):
+        return ctx.rows_for(spec, hashed(ctx.for_spark(chain), keys, [*columns, *times]), _nested(keys))
     _tell_stays_open(spec, [ctx.uids[o] for o in lineage.operators if o.waits])
     schema = spark_schema(PACKED)
     if chain.open and keys.plain:
         packed = ctx.place(chain.then(PackStage(spec, hashes=True), schema))
     else:
-        times = [c for c in (time if lineage.open_watermarks else None, late) if c is not None]
         rows = hashed(ctx.for_spark(chain), keys, [*columns, *times])
         packed = in_python(rows, (PackStage(spec, hashes=_nested(keys)),), schema)
     return produced_by(packed, spec)

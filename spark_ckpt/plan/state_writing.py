@@ -45,10 +45,16 @@ def write_state_table(rows: Any, table: WrittenTable) -> Written:
     subtasks = Subtasks(table.form.key_groups, partitions)
     sorted_rows = _in_hash_order(rows, table.form, subtasks)
     reports = sorted_rows.mapInArrow(WriteRuns(table), REPORT).collect()
-    repeated = sum(report.repeated for report in reports)
+    return written_table(table, reports)
+
+
+def written_table(table: WrittenTable, reports: list[Any]) -> Written:
+    """What the tasks reported of ``table``. Raises ``InvalidInputError`` if two rows have one key."""
+    mine = [report for report in reports if report.state == table.uid]
+    repeated = sum(report.repeated for report in mine)
     if repeated:
         raise _repeated(table.uid, table.form.keys, repeated)
-    return _written(table.form.key_groups, reports)
+    return _written(table.form.key_groups, mine)
 
 
 def columns_of(form: WrittenRows) -> T.StructType:

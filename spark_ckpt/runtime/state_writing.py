@@ -23,10 +23,11 @@ from spark_ckpt.storage.run_files import encode_run_file, write_run_file
 from spark_ckpt.types import KEY_HASH
 
 ROUTE = "_route"
-REPORT = "file string, rows bigint, size_bytes bigint, groups string, repeated bigint"
-"""A row for each file that a task wrote; one without a file tells how many rows repeat a key."""
+REPORT = "state string, file string, rows bigint, size_bytes bigint, groups string, repeated bigint"
+"""A row for each file that a task wrote for a state table; one without a file tells how many rows repeat a key."""
 _REPORT = pa.schema(
     [
+        ("state", pa.string()),
         ("file", pa.string()),
         ("rows", pa.int64()),
         ("size_bytes", pa.int64()),
@@ -77,42 +78,59 @@ class HashRows:
             )
 
 
-@dataclass(frozen=True)
-class WriteRuns:
-    """Writes the rows of a task, which come in the order of hash and key, and reports each file."""
+class RunFiles:
+    """Cuts the rows of a task, which come in the order of hash and key, into state files, and reports each."""
 
-    table: WrittenTable
+    def __init__(self, table: WrittenTable) -> None:
+        self.table = table
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = self._repeated = 0
+        self._last: pa.RecordBatch | None = None
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        form, waiting, last = self.table.form, list[pa.RecordBatch](), None
-        count = size = repeated = 0
-        for batch in batches:
-            if not len(batch):
-                continue
-            named = pa.RecordBatch.from_arrays(batch.columns[:-1], names=[*form.given.names, KEY_HASH])
-            rows = form.stored(named)
-            repeated += form.repeated(rows if last is None else one_batch(pa.Table.from_batches([last, rows])))
-            last = rows.slice(len(rows) - 1)
-            waiting.append(rows)
-            count, size = count + len(rows), size + rows.nbytes
-            if count >= _FILE_ROWS or size >= _FILE_BYTES:
-                yield self._written(waiting)
-                waiting, count, size = [], 0, 0
-        if waiting:
-            yield self._written(waiting)
-        if repeated:
-            yield _reported("", 0, 0, "{}", repeated)
+    def add(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """``rows``: the given columns and ``KEY_HASH``."""
+        if not len(rows):
+            return
+        form = self.table.form
+        stored = form.stored(rows)
+        behind = stored if self._last is None else one_batch(pa.Table.from_batches([self._last, stored]))
+        self._repeated += form.repeated(behind)
+        self._last = stored.slice(len(stored) - 1)
+        self._waiting.append(stored)
+        self._rows, self._bytes = self._rows + len(stored), self._bytes + stored.nbytes
+        if self._rows >= _FILE_ROWS or self._bytes >= _FILE_BYTES:
+            yield self._written()
 
-    def _written(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-        rows = pa.Table.from_batches(batches)
+    def end(self) -> Iterator[pa.RecordBatch]:
+        if self._waiting:
+            yield self._written()
+        if self._repeated:
+            yield self._reported("", 0, 0, "{}", self._repeated)
+
+    def _written(self) -> pa.RecordBatch:
+        rows = pa.Table.from_batches(self._waiting)
+        self._waiting, self._rows, self._bytes = [], 0, 0
         data = encode_run_file(rows)
         name = f"written-{hashlib.blake2b(data, digest_size=16).hexdigest()}.parquet"
         file = write_run_file(self.table.folder, name, rows, data=data)
         # Stopped here: a file that nobody names, unless the task is repeated and writes the same.
         runs = self.table.form.runs(rows, name, self.table.epoch)
         groups = {group: GroupManifest((run,), run.count) for group, run in runs.items()}
-        return _reported(name, file.rows, file.size_bytes, json.dumps(groups_to_json(groups)), 0)
+        return self._reported(name, file.rows, file.size_bytes, json.dumps(groups_to_json(groups)), 0)
+
+    def _reported(self, *values: Any) -> pa.RecordBatch:
+        columns = [pa.array([v], f.type) for v, f in zip((self.table.uid, *values), _REPORT, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=_REPORT)
 
 
-def _reported(*values: Any) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([v], f.type) for v, f in zip(values, _REPORT)], schema=_REPORT)
+@dataclass(frozen=True)
+class WriteRuns:
+    """Writes the rows of a task; by place, the last column is the route."""
+
+    table: WrittenTable
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files, names = RunFiles(self.table), [*self.table.form.given.names, KEY_HASH]
+        for batch in batches:
+            yield from files.add(pa.RecordBatch.from_arrays(batch.columns[:-1], names=names))
+        yield from files.end()

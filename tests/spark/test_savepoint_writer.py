@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import spark_ckpt
 from spark_ckpt import agg, faults
@@ -161,3 +164,66 @@ def test_a_write_that_is_stopped_leaves_no_savepoint_and_the_same_calls_finish_i
     assert writer().write(path).record() == made.record()
     assert made.verify() == []
     assert rows_of(made, "totals") == [("a", 1, 3), ("b", 2, 4)]
+
+
+class Rising:
+    """The longest run of rising values, so that the order of rows shows."""
+
+    def __call__(self, key: Any, frames: Any, state: Any) -> Any:
+        best, run, last = state.get if state.exists else (0, 0, -1)
+        for frame in frames:
+            for value in frame["v"]:
+                run = run + 1 if value > last else 1
+                best, last = max(best, run), value
+        state.update((int(best), int(run), int(last)))
+        yield pd.DataFrame({"k": [key[0]], "best": [int(best)]})
+
+
+BRANCHES = ("aggregates", "duplicates", "windows", "function")
+
+
+def all_kinds(source: Input, ckpt: Any) -> Any:
+    """Kinds of operators with state in one query; each row says which one it is of."""
+    rows = source.stream(ckpt).where("v >= 0").withColumn("at", F.timestamp_seconds("v"))
+    window, timed = F.window("at", "10 seconds"), rows.withWatermark("at", "10 seconds")
+    fields = "best int, run int, last long"
+    sums = [F.count("*").alias("n"), F.avg("v").alias("mean"), F.countDistinct("v").alias("d")]
+    made = [
+        rows.groupBy("k").agg(*sums).uid("aggregates").select("k", F.concat_ws(" ", "n", "mean", "d")),
+        rows.dropDuplicates(["k"]).uid("duplicates").select("k", F.col("v").cast("string")),
+        timed.groupBy(window, "k").agg(F.sum("v").alias("total")).uid("windows")
+        .select(F.concat_ws(" ", "window.start", "k"), F.col("total").cast("string")),
+        rows.groupBy("k").applyInPandasWithState(Rising(), "k string, best int", fields, "update", "NoTimeout")
+        .uid("function").select("k", F.col("best").cast("string")),
+    ]  # fmt: skip
+    named = [df.toDF("k", "value").withColumn("kind", F.lit(kind)) for df, kind in zip(made, BRANCHES, strict=True)]
+    return reduce(lambda one, other: one.unionByName(other), named)
+
+
+def test_operators_that_are_bootstrapped_from_history_go_on_as_if_they_had_read_it_as_a_stream(
+    spark: SparkSession, ckpt: Any, new_input: NewInput, tmp_path: Path
+) -> None:
+    history = [[(f"k{i % 7}", i) for i in range(50)], [(f"k{i % 5}", 50 + i) for i in range(40)]]
+    history[0] += [(None, 3), ("dropped", -1)]
+    after = [*[(f"k{i % 9}", 95 + i) for i in range(30)], (None, 125), ("k1", 1)]
+    past, live, whole = (new_input(name, SCHEMA) for name in ("past", "live", "whole"))
+    for into, files in ((past, history), (live, [after]), (whole, [*history, after])):
+        for rows in files:
+            into.add(*rows)
+    writer = ckpt.savepoint_writer(all_kinds(live, ckpt), outputMode="update")
+    for kind in BRANCHES:
+        writer.bootstrap(kind, past.table(spark), orderBy="v" if kind == "function" else ())
+    made = writer.write(str(tmp_path / "made"))
+    assert made.verify() == []
+    seen = {}
+    for name, source_, options in (("live", live, {"spark.ckpt.restore": made.path}), ("whole", whole, {})):
+        spark.conf.set("spark.ckpt.dir", str(tmp_path / name / "jobs"))
+        job_ = Job(tmp_path / name)
+        job_.run(all_kinds(source_, ckpt), "kind,k", mode="update", **options)
+        seen[name] = {(kind, k): value for k, value, kind in job_.rows()}
+    assert {kind for kind, _ in seen["live"]} == set(BRANCHES)
+    assert seen["live"] == {key: seen["whole"][key] for key in seen["live"]}
+    assert {k for kind, k in seen["live"] if kind == "duplicates"} == {"k7", "k8"}
+    over = ("windows", "1969-12-31 19:00:00 k1")  # in the session's zone
+    assert over in seen["whole"]
+    assert over not in seen["live"], "a window that is over came out again"

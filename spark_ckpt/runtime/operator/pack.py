@@ -58,7 +58,7 @@ class PackStage:
                 controls.add(control)
             for tag, piece in runs_of_tag(data):
                 controls.note_event_times(tag, piece)
-                rows.add(epoch_of_tag(tag), self._needed(piece))
+                rows.add(epoch_of_tag(tag), self.needed(piece))
             if rows.combined_bytes > _FLUSH_BYTES:
                 taken = rows.take()
                 self._note_windows(taken, controls)
@@ -76,7 +76,7 @@ class PackStage:
             if largest is not None:
                 controls.note(epoch, windows_stream(self.spec.uid), largest)
 
-    def _needed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def needed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Drop control columns, add the rows' event time, give every column its canonical type."""
         names = self.spec.function.key_schema.names
         columns = {
@@ -100,6 +100,24 @@ class PackStage:
             yield pa.RecordBatch.from_arrays(
                 [routes, pa.array(heads, pa.binary()), pa.array(bodies, pa.binary())], schema=PACKED
             )
+
+
+class LatestTimes:
+    """In place of packing: a row for each stream, the watermark behind all rows of the task. For rows in batch."""
+
+    SCHEMA = "stream string, micros bigint"
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec = spec
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        controls = _Controls(self.spec)
+        for batch in batches:
+            data, control = split_control(batch)
+            controls.add(control)
+            for tag, piece in runs_of_tag(data):
+                controls.note_event_times(tag, piece)
+        yield from controls.latest_times()
 
 
 class _Rows:
@@ -171,6 +189,10 @@ class _Controls:
     def note(self, epoch: int, stream: str, micros: int) -> None:
         key = (epoch, stream)
         self._watermarks[key] = max(self._watermarks.get(key, micros), micros)
+
+    def latest_times(self) -> Iterator[pa.RecordBatch]:
+        for (_, stream), micros in self._watermarks.items():
+            yield pa.RecordBatch.from_pydict({"stream": [stream], "micros": pa.array([micros], pa.int64())})
 
     def resolved(self) -> Controls:
         broadcast = self._arrived.events()

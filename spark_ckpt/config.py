@@ -17,6 +17,7 @@ from spark_ckpt.config_values import (
     FLAG,
     NAME,
     PATH,
+    POSITIONS,
     POSITIVE_DURATION,
     SIZE,
     TEXT,
@@ -155,6 +156,15 @@ class JobConfig:
         "auto",
         "Where a start goes on: `auto` (the Spark location, else the newest checkpoint), `none` (a fresh start), "
         "a checkpoint id, or the path of a savepoint.",
+    )
+    starting_from: Mapping[str, Any] | None = _key(
+        "startingFrom",
+        POSITIONS,
+        None,
+        'Where sources go on, by uid, instead of where the checkpoint has them: `{"orders": "latest"}`, `earliest`, '
+        "`none` (where its options say), or an offset as `spark-ckpt describe` shows it. [Done once](changing-a-job.md"
+        "#sources-that-begin-elsewhere): leave it beside the query.",
+        "none",
     )
     allow_non_restored_state: bool = _key(
         "allowNonRestoredState", FLAG, "false", "Restore even if the checkpoint has state of uids the query lacks."

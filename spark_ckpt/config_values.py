@@ -78,7 +78,9 @@ def fsspec_options(prefix: str, options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def option_text(value: Any) -> str:
-    """An option of a reader or writer as the text that Spark makes of it."""
+    """An option of a reader or writer as the text that Spark makes of it; a dict as JSON, such as offsets are."""
+    if isinstance(value, dict):
+        return json.dumps(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -193,6 +195,20 @@ def _matching(label: str, pattern: re.Pattern[str], expected: str) -> Kind:
     return Kind(label, parse)
 
 
+_WORDS = ("earliest", "latest", "none")
+
+
+def _parse_positions(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(v, dict) or v in _WORDS for v in found.values()):
+        raise ValueError(f"JSON of a source's uid and an offset of it, or {', '.join(_WORDS)}, for each")
+    return found
+
+
+POSITIONS = Kind("JSON", _parse_positions, json.dumps)
 DURATION = Kind("duration", parse_duration_ms, lambda ms: f"{ms}ms")
 POSITIVE_DURATION = at_least(DURATION, 1)
 SIZE = at_least(Kind("size", parse_size_bytes, _size_text), 1)

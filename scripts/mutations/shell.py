@@ -185,7 +185,7 @@ MUTATIONS = (
     Mutation(
         _TRIGGERS,
         "a restored source begins where it stood",
-        "position = self._position_at(restored) if restored is not None else SourcePosition()",
+        "position = SourcePosition.from_json(starts_at(self.run.topology, self.source.id, completion))",
         "position = SourcePosition()",
     ),
     Mutation(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.protocol.migration import Add, BeginEmpty, Cast, Constant, Migration, Moved, Rename
+from spark_ckpt.protocol.migration import Add, BeginEmpty, Cast, Constant, Migration, Rename
+from spark_ckpt.protocol.source_starts import Moved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

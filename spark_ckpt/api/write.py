@@ -227,7 +227,9 @@ class CkptDataStreamWriter(Hinting):
         source, operator and sink of the job whether it goes on, begins empty or is dropped, or why the start would be
         refused; ``print`` shows it as a table.
 
-        ``format``, ``outputMode``, ``partitionBy``, ``queryName`` and ``options`` are the methods of these names.
+        ``format``, ``outputMode``, ``partitionBy``, ``queryName`` and ``options`` are the methods of these names. Among
+        them, ``startingFrom`` sends sources, by uid, to another position: ``startingFrom={"orders": "latest"}``; see
+        ``spark.ckpt.startingFrom``.
 
         It goes on from the Spark location, else from the newest checkpoint of the job's name, else it begins; see
         ``spark.ckpt.restore``. What an earlier start completed and did not commit is committed first. Raises

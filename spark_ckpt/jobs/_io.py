@@ -17,6 +17,7 @@ from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError
 from spark_ckpt.faults import reach
+from spark_ckpt.jobs._moved_sources import bring_source
 from spark_ckpt.jobs._report import history_row, left_state
 from spark_ckpt.jobs._savepoints import write_savepoint
 from spark_ckpt.jobs._start_facts import newest_generation
@@ -72,6 +73,7 @@ class JobIO:
         on_claim: Callable[[int], None] | None = None,
         empty_location: Callable[[int], None] | None = None,
         choose_location: Callable[[int], str] | None = None,
+        find_offset: Callable[[str, Any], Any] | None = None,
     ) -> None:
         self.job = job
         self.config = config
@@ -84,6 +86,7 @@ class JobIO:
         self._on_claim = on_claim
         self._empty_location = empty_location
         self._choose_location = choose_location
+        self._find_offset = find_offset
         self._specs = {s.id: s for s in sinks}
         self._sinks: dict[str, TwoPhaseSink] = {}
         self._tables: dict[str, StateTable] = {}
@@ -175,6 +178,14 @@ class JobIO:
                     "while this one waited to be approved"
                 )
             time.sleep(_LOOKS_EVERY_S)
+
+    def _BringSources(self, step: st.BringSources) -> None:
+        for uid, was in step.moved.items():
+            bring_source(self.records, was, uid)
+
+    def _FindOffsets(self, step: st.FindOffsets) -> dict[str, Any]:
+        assert self._find_offset is not None
+        return {uid: self._find_offset(uid, asked) for uid, asked in step.asked.items()}
 
     def _ChooseLocation(self, step: st.ChooseLocation) -> str:
         assert self._choose_location is not None

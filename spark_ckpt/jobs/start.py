@@ -77,6 +77,8 @@ class JobPlan:
     """Where Spark keeps its part of a generation whose query is another one than that of the given location; None: the
     query cannot go elsewhere."""
     migrations: tuple[Migration, ...] = ()
+    find_offset: Callable[[str, Any], Any] | None = None
+    """The offset at which a source, by its uid, begins where ``startingFrom`` says."""
 
     def spark_folder(self, location: str) -> SparkFolder:
         return SparkFolder(location, self.config, self.files_at(location))
@@ -151,6 +153,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         on_claim=None if on_claim is None else partial(on_claim, records),
         empty_location=folder.empty,
         choose_location=plan.own_location,
+        find_offset=plan.find_offset,
     )
     started = io.run(start_job(plan.job, _claim(plan, location, records), clock.now_ms()))
     if plan.sinks_known:

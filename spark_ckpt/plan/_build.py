@@ -28,6 +28,7 @@ from spark_ckpt.plan.lineage import (
 from spark_ckpt.protocol.evolution import FAMILY_OF
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.source_offset import SourcePosition
+from spark_ckpt.protocol.source_starts import ASKED, starts_at
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.runtime.datasource import source_class_of
 from spark_ckpt.runtime.operations import ENCLOSED, Disclose, Enclose, Operation
@@ -94,6 +95,7 @@ def query_topology(
     key_groups: int,
     uids: dict[OperatorNode, str],
     output_mode: str = "append",
+    starting_from: Mapping[str, Any] | None = None,
 ) -> Topology:
     """What takes part in the query's checkpoints. Raises ``TopologyError`` if a uid is used twice."""
     operators = {
@@ -111,6 +113,7 @@ def query_topology(
         tuple(uids[o] for o in in_plan_order(lineage.operators)),
         {name: reads_of(node) for node, name in sources.items()},
         tuple(name for node, name in sources.items() if node.uid is None),
+        {uid: {ASKED: asked} for uid, asked in (starting_from or {}).items()},
     )
 
 
@@ -248,8 +251,7 @@ class BuildContext:
         """Where ``node`` stood at the checkpoint that this Spark location began from; None if it began from none."""
         restored = self.run.restored_from
         completion = None if restored is None else JobRecords(self.run.url, self.run.config).completion(restored)
-        position = {} if completion is None else completion.sources.get(self._specs[node].id, {})
-        return SourcePosition.from_json(position).inner
+        return SourcePosition.from_json(starts_at(self.run.topology, self._specs[node].id, completion)).inner
 
     def source_options(self, node: SourceNode) -> dict[str, str]:
         return self._specs[node].options

@@ -31,6 +31,7 @@ from spark_ckpt.plan._build import (
     source_specs,
 )
 from spark_ckpt.plan._memory_table import make_table, with_folder
+from spark_ckpt.plan._source_starts import check_starting_from, find_offset
 from spark_ckpt.plan._spark_location import as_spark_writes, files_at, own_location, spark_location
 from spark_ckpt.plan._wiring import event_time
 from spark_ckpt.plan.batch_functions import BatchFunction, as_sinks, deliverer_of, thread_of, with_functions_last
@@ -100,6 +101,7 @@ class _Asked:
         asked = with_folder(as_sinks(requests, config, job, request.df.schema), job_url(config, job))
         checked = checked_sinks(asked, replacing=request.output_mode == "complete")
         sources = name_sources(lineage)
+        check_starting_from(sources, config)
         return cls(
             spark,
             config,
@@ -121,8 +123,8 @@ class _Asked:
         return self.location if given else as_spark_writes(self.spark, location, self.config, self.job)
 
     def topology(self) -> Topology:
-        key_groups = self.config.max_parallelism
-        return query_topology(self.lineage, self.sources, self.sinks, key_groups, self.uids, self.output_mode)
+        key_groups, asked = self.config.max_parallelism, self.config.starting_from
+        return query_topology(self.lineage, self.sources, self.sinks, key_groups, self.uids, self.output_mode, asked)
 
     def plan(self, output: pa.Schema) -> JobPlan:
         can_move = all(stream.takes_position for stream in self.streams)
@@ -139,6 +141,7 @@ class _Asked:
             files_at=lambda at: files_at(self.spark, self.spelled(at)),
             own_location=partial(own_location, self.spark, self.location, self.config, self.job) if can_move else None,
             migrations=self.migrations,
+            find_offset=partial(find_offset, self.sources, self.config, self.job),
         )
 
 

@@ -112,9 +112,13 @@ def _object_reader(cls: Any, parts: Sequence[_Part]) -> Callable[[Any], Any]:
     return read
 
 
+def _left_out_as(of: Any) -> Any:
+    return of.default if of.default_factory is MISSING else of.default_factory()
+
+
 def _object_writer(cls: Any, parts: Sequence[tuple[str, Write]]) -> Write:
     names, writers = [name for name, _ in parts], [write for _, write in parts]
-    defaults = [f.default if f.metadata.get("left_out") else ABSENT for f in fields(cls)]
+    defaults = [_left_out_as(f) if f.metadata.get("left_out") else ABSENT for f in fields(cls)]
     own = [f.name for f in fields(cls)]
     values: Write = attrgetter(*own) if len(own) > 1 else lambda value: tuple(getattr(value, name) for name in own)
 

@@ -46,9 +46,9 @@ def later(default: Any = MISSING, *, factory: Any = MISSING, name: str | None = 
     return _field(default, factory, {"later": True, "name": name})
 
 
-def optional(default: Any = None) -> Any:
+def optional(default: Any = None, *, factory: Any = MISSING) -> Any:
     """As :func:`later`, and not written when it has its default."""
-    return _field(default, MISSING, {"later": True, "left_out": True})
+    return _field(MISSING if factory is not MISSING else default, factory, {"later": True, "left_out": True})
 
 
 def named(name: str) -> Any:

@@ -31,6 +31,7 @@ from spark_ckpt.protocol._differences import (
 )
 from spark_ckpt.protocol._state_types import fields_gone, matched
 from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.source_starts import beginnings
 
 FAMILY_OF = "family_of"
 """What a family's entry says: the operator's uid."""
@@ -115,7 +116,7 @@ def carried_over(old: Topology, new: Topology, generation: int | None) -> Topolo
         uid: {**_carried(uid, facts, old, new, generation), **_waited(old.operators.get(uid, {}), facts)}
         for uid, facts in new.operators.items()
     }
-    return replace(new, operators=carried)
+    return replace(new, operators=carried, begins=beginnings(old, new))
 
 
 def _waited(was: Facts, now: Facts) -> Facts:

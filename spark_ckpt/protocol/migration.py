@@ -25,6 +25,7 @@ from spark_ckpt.protocol._state_types import castable, is_type, sql_type
 from spark_ckpt.protocol._table_facts import part_called, same_parts, settled, text_of, with_names, without
 from spark_ckpt.protocol.evolution import FAMILY_OF, RECAST
 from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
+from spark_ckpt.protocol.source_starts import Moved, both_there, with_sources_moved
 
 Constant = str | int | float | bool | None
 
@@ -65,14 +66,6 @@ class BeginEmpty:
     name: str = ""
 
 
-@dataclass(frozen=True)
-class Moved:
-    """State that was kept under the uid ``old`` is that of ``new``."""
-
-    old: str
-    new: str
-
-
 Migration = Rename | Cast | Add | BeginEmpty | Moved
 
 
@@ -82,6 +75,7 @@ def migrated(old: Topology, new: Topology, migrations: Sequence[Migration], chec
     Aggregates that are the same and only have another name are found without a migration. Raises ``TopologyError``
     for a migration that does not fit the state or the query.
     """
+    old = with_sources_moved(old, new, [step for step in migrations if isinstance(step, Moved)], checkpoint)
     tables = {t: {k: v for k, v in facts.items() if k != "from"} for t, facts in old.operators.items()}
     migrating = _Migrating(tables, new.operators, checkpoint)
     for step in migrations:
@@ -146,10 +140,9 @@ class _Migrating:
         if step.old not in self.tables or step.new not in self._new:
             return
         if step.new in self.tables:
-            raise TopologyError(
-                f"moved({step.old!r}, {step.new!r}): expected state of one of them, found state of both; remove the "
-                "line, or let the query have both"
-            )
+            if step.old not in self._new:
+                raise both_there(step)
+            return
         for table in self._of(step.old):
             name = step.new + table[len(step.old) :]
             facts = {k: v for k, v in self.tables.pop(table).items() if k != "derived"}

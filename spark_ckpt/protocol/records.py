@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from spark_ckpt.protocol import codec
-from spark_ckpt.protocol.codec import Choice, Count, later
+from spark_ckpt.protocol.codec import Choice, Count, later, optional
 from spark_ckpt.protocol.events import Event, TimeSeen
 from spark_ckpt.types import Committable
 
@@ -82,6 +82,7 @@ class Topology(_Record):
     ``weight_total`` is the sum of ``inputs * key_groups`` over the streams that end at the sink. ``in_plan``: the keyed
     operators in the order of Spark's plan, by which its state store numbers them (older records lack it). ``reads``:
     what each source reads, its kind first, without secrets. ``derived_sources``: those whose uid was not given.
+    ``begins``: :mod:`spark_ckpt.protocol.source_starts`.
     """
 
     key_groups: Count
@@ -92,6 +93,7 @@ class Topology(_Record):
     in_plan: tuple[str, ...] = later(())
     reads: Mapping[str, str] = later(factory=dict)
     derived_sources: tuple[str, ...] = later(())
+    begins: Mapping[str, Mapping[str, Any]] = optional(factory=dict)
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,17 @@ from spark_ckpt.protocol._start_decision import Decision, GoOn, RestoreFrom, Sta
 from spark_ckpt.protocol.evolution import FAMILY_OF, changes
 from spark_ckpt.protocol.migration import migrated
 from spark_ckpt.protocol.records import CompletionRecord, Topology
+from spark_ckpt.protocol.source_starts import ASKED, AT, EARLIEST, LATEST, OPTIONS, SOURCE
 from spark_ckpt.protocol.topology import Refuse
 
-KEPT, NEW, DROPPED, LEFT = "kept", "begins empty", "dropped", "left"
+KEPT, NEW, DROPPED, LEFT, MOVED = "kept", "begins empty", "dropped", "left", "moved"
 _LONGEST = 160
 
 
 @dataclass(frozen=True)
 class Fate:
-    """``part`` is source, operator, aggregate or sink; ``becomes`` is kept, begins empty, dropped or left."""
+    """``part`` is source, operator, aggregate or sink; ``becomes`` is kept, begins empty, moved (a source, to another
+    position), dropped or left."""
 
     part: str
     name: str
@@ -94,17 +96,44 @@ def _fates(at: CompletionRecord | None, old: Topology, new: Topology) -> tuple[F
 
 def _sources(at: CompletionRecord | None, old: Topology, new: Topology) -> Iterable[Fate]:
     for uid in new.sources:
-        if uid in old.sources:
-            yield Fate("source", uid, KEPT, f"goes on behind {_position(at, uid)}")
+        told = old.begins.get(uid, {})
+        if uid in old.sources and AT in told:
+            stood = _position(at, told.get(SOURCE, uid))
+            yield Fate("source", uid, MOVED, f"goes on {_asked(told[ASKED])}; the checkpoint has it behind {stood}")
+        elif uid in old.sources:
+            name = told.get(SOURCE, uid)
+            was = f", where {name!r} stood" if name != uid else ""
+            yield Fate("source", uid, KEPT, f"goes on behind {_position(at, name)}{was}{_reads_else(uid, old, new)}")
+        elif uid in new.begins:
+            yield Fate("source", uid, NEW, f"begins {_asked(new.begins[uid][ASKED])}")
         else:
             yield Fate("source", uid, NEW, "begins where its options say")
     for uid in (u for u in old.sources if u not in new.sources):
         yield Fate("source", uid, DROPPED, f"stood at {_position(at, uid)}; that it was ever read is forgotten")
 
 
+def _asked(asked: Any) -> str:
+    """What ``startingFrom`` makes of a source."""
+    if asked == EARLIEST:
+        return "from the earliest that there is: what was read since is read again"
+    if asked == LATEST:
+        return "behind what is there at the start: what was not read yet is skipped"
+    if asked == OPTIONS:
+        return "where its options say, as a new source does: rows in between are read again, or skipped"
+    return f"behind {_short(json.dumps(asked))}, as startingFrom says: rows in between are read again, or skipped"
+
+
+def _reads_else(uid: str, old: Topology, new: Topology) -> str:
+    was, reads = old.reads.get(uid), new.reads.get(uid)
+    return f"; it read {was}, and reads {reads} now" if was is not None and reads is not None and was != reads else ""
+
+
 def _position(at: CompletionRecord | None, uid: str) -> str:
-    found = json.dumps(at.sources.get(uid, {}).get("inner")) if at else "its beginning"
-    return found if len(found) <= _LONGEST else f"{found[:_LONGEST]} ..."
+    return _short(json.dumps(at.sources.get(uid, {}).get("inner"))) if at else "its beginning"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 def _operators(at: CompletionRecord | None, old: Topology, new: Topology) -> Iterable[Fate]:

@@ -6,6 +6,7 @@ ReadSinks (if the job was started before); AwaitApproval (if the start would los
 to ReadStartFacts; where one is ahead of the folder, and that is accepted: CreateVoid of the
 open triggers and of what it shows, then back to ReadStartFacts,
 restoring or fresh: CreateVoid (each open trigger; back to ReadStartFacts if one completed meanwhile),
+BringSources, FindOffsets (if sources have other uids, or are to begin elsewhere),
 ChooseLocation (if the query is another one than that of the location's batches),
 WriteGeneration (the decision), CommitSinks ... AppendHistory (each completion not confirmed as committed),
 EmptyLocation (if rows that its batches staged were refused),
@@ -47,15 +48,18 @@ from spark_ckpt.protocol.setback import (
     set_back,
     shown_by,
 )
+from spark_ckpt.protocol.source_starts import begins_anew, found, moved_sources, to_find
 from spark_ckpt.protocol.steps import (
     AbortSink,
     AwaitApproval,
+    BringSources,
     ChooseLocation,
     Created,
     CreateGeneration,
     CreateVoid,
     DropBatches,
     EmptyLocation,
+    FindOffsets,
     PutBack,
     ReadSinks,
     ReadStartFacts,
@@ -93,6 +97,8 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
     # Stopped here: an undecided claim. It fences older drivers, which is right: this start was asked for.
     facts, decision, shown = yield from _decide(job, claim, now_ms)
     record = _decided(facts, _alive(facts, claim), decision)
+    if not isinstance(decision, GoOn):
+        record = yield from _with_sources(record)
     if isinstance(decision, RestoreFrom) and decision.changed:
         given = claim.given_location or claim.spark_location
         record = replace(record, given_location=given, spark_location=(yield ChooseLocation(claim.generation)))
@@ -115,7 +121,7 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
     except Exception:
         if not isinstance(decision, GoOn):
             # Whoever asked for this start is told that it failed: what it was to restore binds no later one.
-            yield WriteGeneration(replace(record, origin=REFUSED, restored_from=None, gave_up=None))
+            yield WriteGeneration(_binds_no_later(record))
             # Stopped before this: the decision stands, as if the start had been stopped right behind it.
         raise
     if not isinstance(decision, GoOn):
@@ -128,6 +134,22 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
         yield from _leave_behind(facts, decision, now_ms)
     inherited = facts.open_triggers if isinstance(decision, GoOn) else ()
     return Started(record, decision, inherited, moved(_committed_there(facts, record.life, decision), shown))
+
+
+def _with_sources(record: GenerationRecord) -> Generator[Step, Any, GenerationRecord]:
+    """Once for a Spark location: its first batch begins at the same offsets whenever it is replayed."""
+    names, asked, offsets = moved_sources(record.topology), to_find(record.topology), {}
+    try:
+        if names:
+            yield BringSources(names)
+            # Stopped here: files that nobody names; the next start brings them again.
+        if asked:
+            offsets = yield FindOffsets(asked)
+    except Exception:
+        yield WriteGeneration(_binds_no_later(record))
+        # Stopped before this: the claim stays undecided, as in a refused start.
+        raise
+    return replace(record, topology=found(record.topology, offsets))
 
 
 def _decide(
@@ -258,8 +280,13 @@ def _decided(facts: StartFacts, claim: GenerationRecord, decision: GoOn | Restor
         return replace(claim, origin=decision.origin, restored_from=first.restored_from)
     claim = replace(claim, origin=claim.generation, gave_up=decision.gave_up)
     if isinstance(decision, StartFresh):
-        return claim
+        return replace(claim, topology=begins_anew(claim.topology))
     return replace(claim, restored_from=decision.checkpoint.checkpoint)
+
+
+def _binds_no_later(record: GenerationRecord) -> GenerationRecord:
+    """Of a start that failed: no later one goes by it."""
+    return replace(record, origin=REFUSED, restored_from=None, gave_up=None)
 
 
 def _topology(facts: StartFacts, claim: GenerationRecord, decision: GoOn | RestoreFrom) -> Topology:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from spark_ckpt.protocol.events import Flushed, GroupManifest
 from spark_ckpt.protocol.records import (
@@ -86,6 +87,22 @@ class AwaitApproval:
 
     generation: int
     plan: RestorePlan
+
+
+@dataclass(frozen=True)
+class BringSources:
+    """What sources keep beside their offsets, by the uid that each has now: copy it from the folder of the uid that it
+    had. Again costs nothing. Result: None. Raises ``InvalidInputError`` if another source was called so before."""
+
+    moved: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FindOffsets:
+    """Of each source that is to begin elsewhere: the offset that was asked for, as its system has it now. Result: a
+    Mapping by source uid. Raises ``ConfigError`` or ``InvalidInputError`` for what the source does not take."""
+
+    asked: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -330,6 +347,8 @@ Step = (
     | CreateVoid
     | WriteGeneration
     | AwaitApproval
+    | BringSources
+    | FindOffsets
     | ChooseLocation
     | EmptyLocation
     | WriteBatch

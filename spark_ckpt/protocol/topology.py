@@ -11,6 +11,7 @@ from spark_ckpt.protocol._differences import Difference, differences, keys_of, t
 from spark_ckpt.protocol.evolution import FAMILY_OF, families_of_changed, family_questions, is_variable
 from spark_ckpt.protocol.migration import Migration, migrated
 from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.source_starts import asked_anew
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def _derived_moved(old: Topology, new: Topology) -> Refuse | None:
     return Refuse(
         f"the uids derived from keyed operators' kinds and places in the query changed: expected {_places(then)}, "
         f"found {_places(now)}, so which state is whose is not known; give each operator whose state is to go on the "
-        f"uid that it had, such as uid({next(iter(then))!r}), and start at an empty Spark location",
+        f"uid that it had, such as uid({next(iter(then))!r}), or another one and say which it had: "
+        f"ckpt.moved({next(iter(then))!r}, ...)",
         True,
     )
 
@@ -100,7 +102,8 @@ def _source_differs(old: Topology, new: Topology) -> Refuse | None:
             return Refuse(
                 f"the source uid {uid!r} was derived from the source's place in the query, which read {was}, and reads "
                 f'{reads} now: which source goes on from its offsets is not known; give that one option("uid", '
-                f"{uid!r}), and each other source a uid of its own",
+                f"{uid!r}), or another uid and write `ckpt.moved({uid!r}, <that uid>)`, and each other source a uid of "
+                "its own",
                 True,
             )
     return None
@@ -143,7 +146,10 @@ def _were_derived(old: Topology, gone: Iterable[str]) -> str:
 def _read_by_others(old: Topology, new: Topology, gone: Iterable[str]) -> str:
     """Where a source of the query reads what one that is missing read: most likely it is that one."""
     found = [(was, now) for was in gone for now in new.reads if old.reads.get(was) == new.reads[now]]
-    return "".join(f'; what reads {old.reads[was]} goes on with option("uid", {was!r})' for was, _ in found)
+    return "".join(
+        f'; what reads {old.reads[was]} goes on with option("uid", {was!r}), or with `ckpt.moved({was!r}, {now!r})`'
+        for was, now in found
+    )
 
 
 def _keep_key_groups(old: Topology) -> str:
@@ -199,6 +205,12 @@ def same_topology(old: Topology, new: Topology, migrations: Sequence[Migration] 
     moved = _derived_moved(old, new)
     if moved is not None:
         return moved
+    anew = asked_anew(old, new)
+    if anew:
+        return Refuse(
+            f"the sources {anew} are to begin where startingFrom says; set checkpointLocation to a new, empty folder",
+            True,
+        )
     loose = {table for table in families_of_changed(old, new) if not is_variable(table, old, new)}
     move = "stop with a savepoint, or restore the newest checkpoint by starting at an empty location"
     for name, a, b, advice in (

@@ -72,6 +72,30 @@ class InnerReader:
         """Where a fresh job begins. Not called when the job goes on or is restored."""
         return _offset(self._user_reader.initialOffset(), "initialOffset")
 
+    def starting_from(self, asked: str | Offset) -> Offset:
+        """The offset that ``asked`` stands for: itself, or of ``"earliest"``, ``"latest"`` (behind what is there now)
+        or ``"none"`` (where the options say). Once, at a start that asks, by a reader for nothing else.
+
+        Optional ``starting_from(asked)`` of the user's reader, which returns None for what it leaves to this method.
+        Raises ``ConfigError`` for what is no offset of the source.
+        """
+        own = getattr(self._user_reader, "starting_from", None)
+        try:
+            found = own(asked) if callable(own) else None
+            return _offset(self._offset_of(asked) if found is None else found, "starting_from")
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"startingFrom: expected an offset of source '{self._name}', such as `spark-ckpt describe` shows, or "
+                f"earliest, latest or none, found {json.dumps(asked)}"
+            ) from error
+
+    def _offset_of(self, asked: str | Offset) -> Offset:
+        if isinstance(asked, str):
+            begin = self.initial()
+            return self.latest(begin, True) if asked == "latest" else begin
+        self.latest(asked, False)  # raises for what is none
+        return asked
+
     def latest(self, start: Offset, limit_all: bool) -> Offset:
         """The end of the next batch that begins at ``start``; ``start`` itself when nothing is new.
 

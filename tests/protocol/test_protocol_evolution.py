@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from spark_ckpt.protocol.evolution import FAMILY_OF, StateChange, carried_over, changes
-from spark_ckpt.protocol.migration import Add, Moved, migrated
+from spark_ckpt.protocol.migration import Add, migrated
 from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.source_starts import Moved
 from spark_ckpt.protocol.topology import Fit, Refuse, fit_topology, same_topology
 
 TYPES = {"count": "int64", "sum_a": "int64", "sum_b": "double", "first_a": "int64"}
@@ -114,9 +115,13 @@ def test_a_migration_that_has_something_to_do_needs_a_location_without_rows() ->
     assert isinstance(same_topology(old, new, [add]), Refuse)
     assert same_topology(new, new, [add]) is None
     both = Topology(8, 8, ("in",), {"u": facts("count"), "v": facts("count")}, ("out",))
-    for found in (same_topology(both, both, [Moved("u", "v")]), fit_topology(both, both, False, [Moved("u", "v")])):
-        assert isinstance(found, Refuse)
-        assert "found state of both" in found.reason
+    moved = [Moved("u", "v")]
+    assert same_topology(both, both, moved) is None, "the query has both: each goes on under its own uid"
+    assert isinstance(fit_topology(both, both, False, moved), Fit)
+    one = Topology(8, 8, ("in",), {"v": facts("count")}, ("out",))
+    refused = fit_topology(both, one, True, moved)
+    assert isinstance(refused, Refuse)
+    assert "moved('u', 'v'): expected one of them in the checkpoint, found both" in refused.reason
 
 
 def test_windows_of_a_record_that_does_not_say_which_go_on() -> None:

@@ -445,7 +445,7 @@ MOVED = [
 
 @pytest.mark.parametrize(("new", "texts"), MOVED)
 def test_derived_uids_that_moved_are_refused_at_every_entrance(new, texts):
-    texts = ("expected 'count-0' behind a,", *texts, "uid('count-0')", "empty Spark location")
+    texts = ("expected 'count-0' behind a,", *texts, "uid('count-0')", "ckpt.moved('count-0', ...)")
     for allowed in (False, True):
         assert refused(fit_topology(ONE, new, allowed), *texts).topology
     here = generation(1, topology=ONE)

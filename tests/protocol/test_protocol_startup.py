@@ -19,6 +19,7 @@ from spark_ckpt.protocol.records import (
     VoidRecord,
 )
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh
+from spark_ckpt.protocol.source_starts import Moved, starts_at
 from spark_ckpt.protocol.startup import start_job
 from spark_ckpt.storage.job_paths import JobPaths
 from spark_ckpt.types import Committable, Epoch
@@ -146,6 +147,46 @@ def test_a_changed_start_stopped_anywhere_is_done_by_the_next(step, when):
     assert (started.generation.origin, started.generation.restored_from) == (3, 1)
     assert (job.sink.committed, set(job.sink.staged)) == ({b"done"}, set())
     assert not job.records.batches()
+
+
+class Elsewhere(Shell):
+    """Its source has another uid, and is to begin elsewhere."""
+
+    def _facts(self, generation):
+        return replace(super()._facts(generation), migrations=(Moved("source0", "moved"),))
+
+    def _BringSources(self, step):
+        assert step.moved == {"moved": "source0"}
+
+    def _FindOffsets(self, step):
+        return {uid: {"found": asked} for uid, asked in step.asked.items()}
+
+
+ELSEWHERE = replace(TOPOLOGY, sources=("moved",), begins={"moved": {"asked": "latest"}})
+
+
+@pytest.mark.parametrize("step", ["BringSources", "FindOffsets", "WriteGeneration"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_source_that_is_sent_elsewhere_begins_there_wherever_the_start_is_stopped(step, when):
+    job, shell = Folder(), Elsewhere
+    job.world.stop_at = f"{when} {step}"
+    with pytest.raises(Crash):
+        job.start(topology=ELSEWHERE, shell=shell(job, ELSEWHERE, Location("spark1")))
+    started = job.start(topology=ELSEWHERE, shell=shell(job, ELSEWHERE, Location("spark1")))
+    assert starts_at(started.generation.topology, "moved", job.done) == {"inner": {"found": "latest"}}
+
+
+def test_an_offset_that_is_none_binds_no_later_start():
+    job = Folder()
+
+    class Refusing(Elsewhere):
+        def _FindOffsets(self, step):
+            raise ConfigError("no offset")
+
+    with pytest.raises(ConfigError):
+        job.start(topology=ELSEWHERE, shell=Refusing(job, ELSEWHERE, Location("spark1")))
+    assert job.records.get("generations", 2).origin == REFUSED
+    assert isinstance(job.start("spark0", offsets={1: {"source0": {"origin": 1}}}).decision, GoOn)
 
 
 def test_a_completion_that_slips_in_before_the_void_is_restored():

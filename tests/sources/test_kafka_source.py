@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from spark_ckpt.errors import InvalidInputError, RetryableError
+from spark_ckpt.errors import ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.sources.base import InnerReader, open_source
 from spark_ckpt.sources.kafka import _consumers
 from spark_ckpt.sources.kafka._reader import KafkaReader
@@ -119,6 +119,26 @@ def test_a_start_that_cannot_be_is_refused(open_: Open, options: dict[str, str],
     given = {k: v.replace('"T"', f'"{topic}"') for k, v in {"subscribe": topic, **options}.items()}
     with pytest.raises(InvalidInputError, match=message):
         open_(None, **{k: v for k, v in given.items() if v}).initial()
+
+
+def test_a_source_that_is_sent_elsewhere_begins_there_as_it_is_now(open_: Open) -> None:
+    """Also ``none``, where the options say: not where the job began by them."""
+    topic = new_topic(4, partitions=2)
+    open_(topic, startingOffsets="latest").initial()
+    produce(topic, 4, partitions=2)
+    given = {topic: {"0": 1, "1": -2}}
+    for asked, expected in (("earliest", [0, 0]), ("latest", [4, 4]), ("none", [4, 4]), (given, [1, 0])):
+        found = open_(topic, startingOffsets="latest").starting_from(asked)
+        assert places(found) == expected
+        assert open_(topic).starting_from(found) == found, "as checkpoints keep it"
+    for wrong, message in (
+        ({topic: {"0": 1}}, "you must specify all TopicPartitions"),
+        ({topic: {"0": 9, "1": 0}}, "expected an offset from 0 to 4"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            open_(topic).starting_from(wrong)
+    with pytest.raises(ConfigError, match="startingFrom: expected an offset of source 'kafka'"):
+        open_(topic).starting_from({"nothing": 1})
 
 
 def test_with_an_end_it_is_finished_there_whatever_comes_later(open_: Open) -> None:

@@ -13,8 +13,9 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+import spark_ckpt
 from spark_ckpt import agg
-from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.errors import ConfigError, InvalidInputError, TopologyError
 from tests.spark.conftest import DEADLINE_S, Input, Job, wait_until
 
 NewInput = Callable[[str, str], Input]
@@ -235,3 +236,58 @@ def test_a_source_without_uid_is_not_taken_for_another(ckpt: Any, inputs: tuple[
         job.start(both, "k")
     job.run(totals(b.stream(ckpt, uid="b").union(a.stream(ckpt, uid="files-0"))), "k")
     assert job.rows() == [("a", 1, 1), ("b", 1, 5)]
+
+
+def test_a_source_under_another_uid_goes_on_where_it_stood(ckpt: Any, inputs: tuple[Input, Input], job: Job) -> None:
+    """Also from a derived one; the line stays, and a savepoint of it is whole."""
+    a, b = inputs
+    a.add(("a", 1))
+    a.add(("a", 10))
+    job.run(totals(a.stream(ckpt)), "k")
+    b.add(("b", 5))
+    both = totals(read(ckpt, b, "b").union(read(ckpt, a, "orders")))
+    with pytest.raises(TopologyError, match=r"goes on with .*`ckpt.moved\('files-0', 'orders'\)`"):
+        job.start(both, "k")
+    ckpt.moved("files-0", "orders")
+    assert "source orders    kept: goes on behind" in str(_dry_run(both, job))
+    for added in (100, 1000):
+        a.add(("a", added))
+        query = job.run(both, "k")
+    assert job.rows() == [("a", 4, 1111), ("b", 1, 5)]
+    assert query.job.verify() == []
+
+
+def test_a_source_is_sent_elsewhere_once_and_everything_else_stays(
+    ckpt: Any, inputs: tuple[Input, Input], job: Job, caplog: Any
+) -> None:
+    a, b = inputs
+    a.add(("a", 1))
+    a.add(("a", 10))
+    b.add(("b", 1))
+
+    def run(**more: Any) -> list[Any]:
+        job.run(totals(read(ckpt, a, "left").union(read(ckpt, b, "right"))), "k", **more)
+        return job.rows()
+
+    assert run() == [("a", 2, 11), ("b", 1, 1)]
+    second = spark_ckpt.job(ckpt.config().dir, "job").show(1).sources["left"]["inner"]
+    first = {**second, "file": 1}
+    b.add(("b", 10))
+    plan = _dry_run(totals(read(ckpt, a, "left").union(read(ckpt, b, "right"))), job, startingFrom={"left": first})
+    assert 'source left      moved: goes on behind {"' in str(plan)
+    assert "as startingFrom says: rows in between are read again" in str(plan)
+    assert (plan.refused, plan.loses) == ("", ())
+    for _ in range(2):  # the line stays beside the query
+        assert run(startingFrom={"left": first}) == [("a", 3, 21), ("b", 2, 11)]
+    assert "sources ['left'] are to begin where startingFrom says" in caplog.text
+    assert run() == [("a", 3, 21), ("b", 2, 11)]
+    a.add(("a", 100))
+    assert run(startingFrom={"left": "latest"}) == [("a", 3, 21), ("b", 2, 11)]
+    a.add(("a", 1000))
+    assert run(startingFrom={"left": "latest"}) == [("a", 4, 1021), ("b", 2, 11)]
+    assert run(startingFrom={"left": "earliest"}) == [("a", 8, 2132), ("b", 2, 11)]
+    with pytest.raises(ConfigError, match=r"expected uids of the query's sources, \['left', 'right'\], found \['x'\]"):
+        run(startingFrom={"x": "latest"})
+    with pytest.raises(ConfigError, match=r"startingFrom: expected an offset of source 'files'"):
+        run(startingFrom={"left": {"nothing": 1}})
+    assert run() == [("a", 8, 2132), ("b", 2, 11)]

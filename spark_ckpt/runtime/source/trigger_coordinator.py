@@ -16,6 +16,7 @@ from spark_ckpt.protocol.coordinator import TriggerPolicy
 from spark_ckpt.protocol.records import AbortedRecord
 from spark_ckpt.protocol.source import next_offset
 from spark_ckpt.protocol.source_offset import SourceOffset, SourcePosition, initial_offset
+from spark_ckpt.protocol.source_starts import starts_at
 from spark_ckpt.protocol.source_steps import GiveUp, InnerRead
 from spark_ckpt.protocol.source_view import SourceRole, SourceView
 from spark_ckpt.runtime.source._io import SourceIO
@@ -36,7 +37,8 @@ class TriggerCoordinator:
     def initial(self) -> SourceOffset:
         """Stable for one Spark location: asked again whenever its first batch is replayed."""
         restored = self.run.restored_from
-        position = self._position_at(restored) if restored is not None else SourcePosition()
+        completion = None if restored is None else self.records.completion(restored)
+        position = SourcePosition.from_json(starts_at(self.run.topology, self.source.id, completion))
         return initial_offset(self.run.origin, self.run.start_epoch, restored, position)
 
     def next(

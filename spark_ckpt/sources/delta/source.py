@@ -28,7 +28,7 @@ from spark_ckpt.sources.delta._rows import DeltaSplit, TableColumns, rows_of
 from spark_ckpt.sources.delta._schema import stream_schema
 from spark_ckpt.sources.delta._start import check_start, first_position, with_zone
 from spark_ckpt.sources.delta._table import FollowedTable, Reading
-from spark_ckpt.sources.delta.options import OPTIONS, refuse_others
+from spark_ckpt.sources.delta.options import LATEST, OPTIONS, refuse_others
 from spark_ckpt.sources.old_calendar import modes_of, settled_modes
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.object_options import delta_rs_options, scheme_of
@@ -130,6 +130,14 @@ class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         return dict(BEGIN)
+
+    def starting_from(self, asked: str | dict[str, Any]) -> dict[str, Any] | None:
+        if asked not in ("earliest", "latest"):
+            return None
+        with self._source.errors("looking where to begin"):
+            start = LATEST if asked == "latest" else None
+            options = {**self._source.parsed, "startingVersion": start, "startingTimestamp": None}
+            return first_position(options, self._opened(), None).offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         # Spark knows one limit; any but ReadAllAvailable stands for all of this source's options here.

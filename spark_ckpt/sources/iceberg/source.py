@@ -142,6 +142,9 @@ class IcebergReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return history.at(o["startingSnapshotId"]).to_json()
         return history.first().to_json()
 
+    def starting_from(self, asked: str | dict[str, Any]) -> dict[str, Any] | None:
+        return self._known(now=True)[1].first().to_json() if asked == "earliest" else None
+
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxFiles(self._source.parsed[_MAX_FILES] or _UNLIMITED)
 

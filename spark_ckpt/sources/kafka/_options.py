@@ -61,6 +61,15 @@ def _offsets(expects: str) -> Option:
     return Option(parse, expects)
 
 
+def starting_offsets(asked: str | Mapping[str, Any]) -> Places | int:
+    """``earliest``, ``latest``, or offsets by partition, as Spark writes them or checkpoints keep them. Raises
+    ``ValueError``."""
+    if isinstance(asked, str):
+        return EARLIEST if asked == "earliest" else LATEST
+    offsets: Places = OPTIONS["startingOffsets"].parse(json.dumps(asked.get("offsets", asked)))
+    return offsets
+
+
 def _topics() -> Option:
     def parse(value: str) -> list[str]:
         names = [name.strip() for name in value.split(",") if name.strip()]

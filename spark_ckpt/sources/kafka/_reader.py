@@ -19,6 +19,7 @@ from spark_ckpt.sources._convert import arrow_schema, pieces
 from spark_ckpt.sources.kafka._brokers import Brokers
 from spark_ckpt.sources.kafka._fetch import DataLossError, messages
 from spark_ckpt.sources.kafka._limits import first_places, last_places
+from spark_ckpt.sources.kafka._options import starting_offsets
 from spark_ckpt.sources.kafka._positions import (
     KafkaSplit,
     Places,
@@ -92,6 +93,17 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._pinned = self._now()
+
+    def starting_from(self, asked: str | dict[str, Any]) -> dict[str, Any]:
+        """Offsets as option ``startingOffsets`` takes them, or as checkpoints keep them. Of now: :meth:`initialOffset`
+        is where the job began."""
+        brokers, parsed = self._brokers(), dict(self._source.parsed)
+        ids, partitions = brokers.topics(self._source.wanted)
+        brokers.require_read(ids)
+        if asked != "none":
+            parsed |= {name: None for name in parsed if name.startswith("startingTimestamp")}
+            parsed |= {"startingOffsetsByTimestamp": None, "startingOffsets": starting_offsets(asked)}
+        return Position(first_places(brokers, parsed, partitions), ids).offset()
 
     def finished(self, offset: dict[str, Any]) -> bool:
         """At the end that the options give; never without one."""

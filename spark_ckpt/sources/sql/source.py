@@ -128,6 +128,16 @@ class SqlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         return {"after": None} if self._starting is None else {"from": to_json(self._starting)}
 
+    def starting_from(self, asked: str | dict[str, Any]) -> dict[str, Any] | None:
+        if asked == "earliest":
+            return {"after": None}
+        if asked == "latest":
+            self.prepareForTriggerAvailableNow()
+            return {"after": to_json(self._pinned)}
+        if isinstance(asked, dict) and asked.keys() not in ({"after"}, {"from"}):
+            raise ValueError(asked)
+        return None
+
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._source.parsed["maxRowsPerTrigger"] or _ALL_ROWS)
 

@@ -161,7 +161,8 @@ class CkptSession(Hinting):
 
     def moved(self, old: str, new: str) -> None:
         """The state that was under the uid ``old``, also a derived one, is that of ``new``: of an operator, or where a
-        source stood. Driver, ahead of a start; leave the line beside the query. Of a variable of a processor: ``moved("sessions.visits", "sessions.views")``.
+        source stood. Driver, ahead of a start; leave the line beside the query. Of a variable of a processor:
+        ``moved("sessions.visits", "sessions.views")``.
         """
         moved(self.migrations, old, new)
 

@@ -164,7 +164,7 @@ def query_state(request: StartRequest) -> QueryState:
     tables = {uid: _forms(node, uid, asked.config.max_parallelism) for node, uid in asked.uids.items()}
     nodes = {uid: node for node, uid in asked.uids.items()}
     sources = {uid: node for node, uid in asked.sources.items()}
-    return QueryState(asked.config, asked.topology(), nodes, tables, sources)
+    return QueryState(asked.config, replace(asked.topology(), begins={}), nodes, tables, sources)
 
 
 def _forms(node: OperatorNode, uid: str, key_groups: int) -> dict[str, WrittenRows]:

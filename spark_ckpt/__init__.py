@@ -25,16 +25,17 @@ if TYPE_CHECKING:
     from spark_ckpt.agg import AggSpec
     from spark_ckpt.api.query import CkptQuery
     from spark_ckpt.api.session import CkptDataStreamReader, CkptSession, enable
-    from spark_ckpt.api.state import CkptState
+    from spark_ckpt.api.state import CkptAsOf, CkptState
     from spark_ckpt.api.write import CkptDataStreamWriter
     from spark_ckpt.config import JobConfig
     from spark_ckpt.errors import CkptError
     from spark_ckpt.jobs.hooks import CheckpointHooks
     from spark_ckpt.jobs.job import Job, job
+    from spark_ckpt.jobs.rollback import AsOf, Rollback
     from spark_ckpt.jobs.savepoint import Savepoint, savepoint, savepoints
     from spark_ckpt.jobs.state import State
     from spark_ckpt.protocol.restore_plan import RestorePlan
-    from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+    from spark_ckpt.sinks.base import PastRows, SinkWriter, TwoPhaseSink, WriterContext
     from spark_ckpt.sinks.registry import register_sink
     from spark_ckpt.sources.starting import starting_options
     from spark_ckpt.state.functions.base import CallContext
@@ -46,8 +47,10 @@ __all__ = [
     "CONTROL_COLUMNS",
     "CONTROL_ROW",
     "AggSpec",
+    "AsOf",
     "CallContext",
     "CheckpointHooks",
+    "CkptAsOf",
     "CkptDataStreamReader",
     "CkptDataStreamWriter",
     "CkptError",
@@ -58,7 +61,9 @@ __all__ = [
     "Committable",
     "Job",
     "JobConfig",
+    "PastRows",
     "RestorePlan",
+    "Rollback",
     "Savepoint",
     "SinkWriter",
     "State",
@@ -80,6 +85,10 @@ _MODULES = {
     "CONTROL_COLUMNS": "types",
     "CONTROL_ROW": "types",
     "AggSpec": "agg",
+    "AsOf": "jobs.rollback",
+    "CkptAsOf": "api.state",
+    "PastRows": "sinks.base",
+    "Rollback": "jobs.rollback",
     "CallContext": "state.functions.base",
     "CheckpointHooks": "jobs.hooks",
     "CkptDataStreamReader": "api.session",

@@ -21,7 +21,7 @@ from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads, r
 from spark_ckpt.api._savepoint_writer import NEW, SavepointWriter
 from spark_ckpt.api._spark_streams import spark_stream
 from spark_ckpt.api._tables import table_source
-from spark_ckpt.api.state import CkptState, job_name
+from spark_ckpt.api.state import CkptAsOf, CkptState, job_name
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, set_option
@@ -200,6 +200,20 @@ class CkptSession(Hinting):
             writer.outputMode(outputMode)
         source = Savepoint(from_, self.config()) if isinstance(from_, str) else from_
         return SavepointWriter(self.spark, writer._request(None), source)
+
+    def as_of(self, checkpoint: int, job: str | None = None) -> CkptAsOf:
+        """A job as it was at ``checkpoint``, a retained one: state of operators, offsets of sources, rows of sinks.
+
+        ``job`` is as with :meth:`state`. Sinks are those of the job's newest start, as its folder records them, without
+        secrets (``SPARK_CKPT_SINK_<ID>_<OPTION>`` in the environment has them). Raises ``InvalidInputError`` if there is
+        no such checkpoint::
+
+            then = ckpt.as_of(7)
+            then.state("totals").df().show()
+            then.df("delta").show()
+        """
+        config = self.config()
+        return CkptAsOf.of(Job(config, job_name(config, job)).as_of(checkpoint), self.spark)
 
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
         """The configuration as it is now; ``overrides`` (reader or writer options, key -> text) win.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.jobs.rollback import AsOf
 from spark_ckpt.jobs.state import State
 from spark_ckpt.runtime.datasource import state_class_of
 from spark_ckpt.storage.filesystem import Folder
@@ -53,6 +54,29 @@ class CkptState(State):
     def createOrReplaceTempView(self, name: str) -> None:
         """:meth:`df` as the temporary view ``name``, for SQL."""
         self.df().createOrReplaceTempView(name)
+
+
+class CkptAsOf(AsOf):
+    """A job as it was at a checkpoint, for the session that asked: all of :class:`spark_ckpt.AsOf`, and DataFrames."""
+
+    _spark: Any
+
+    @classmethod
+    def of(cls, found: AsOf, spark: Any) -> CkptAsOf:
+        """``found``, with DataFrames of the session ``spark``."""
+        mine = cls(found.record, found._state, found._sinks, found._job)
+        mine._spark = spark
+        return mine
+
+    def state(self, uid: str) -> CkptState:
+        """As ``ckpt.state(uid)`` at this checkpoint."""
+        return CkptState.of(self._state(uid), self._spark)
+
+    def df(self, sink: str) -> DataFrame:
+        """The rows that sink ``sink`` showed, as a batch DataFrame. Driver: it reads them into its memory. Of a large
+        table, let Spark read the version that ``sink(...).at`` names. Raises as :meth:`sink`."""
+        found: DataFrame = self._spark.createDataFrame(self.sink(sink).read().read_all())
+        return found
 
 
 def job_name(config: JobConfig, given: str | None) -> str:

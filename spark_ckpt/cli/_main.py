@@ -34,6 +34,10 @@ from spark_ckpt.errors import ConfigError
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait before giving up.")]
+Option = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="SINK.NAME=VALUE", help="Option of one of the job's sinks; repeat it."),
+]
 Confirm = Annotated[
     list[str] | None,
     typer.Option("--confirm", metavar="SINK", help="Secrets may go where the folder says this sink is; repeat it."),
@@ -206,6 +210,33 @@ def accept(
 
 
 @app.command()
+def rollback(
+    dir: Dir,
+    job: Name,
+    checkpoint: Annotated[int, typer.Argument(help="The id of the retained checkpoint to go back to.")],
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Though some sinks keep their rows, which are then written again.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    option: Option = None,
+    confirm: Confirm = None,
+    force: Force = False,
+    storage: Storage = None,
+) -> None:
+    """Take state, offsets and sinks back to a checkpoint. Only while the job is stopped; the next start goes on there.
+
+    Delta and Iceberg tables go back to the version of the checkpoint, files and rows behind it are removed. A sink that
+    cannot go back keeps what it has: without --partial nothing is done then. Sinks and options are as with gc.
+    """
+    with errors():
+        found, left_out = open_job(dir, job, storage).with_recorded_sinks(_sink_options(option or ()), confirm or ())
+        for reason in left_out:
+            typer.secho(f"left out: {reason}", fg=typer.colors.YELLOW, err=True)
+        done = found.rollback(checkpoint, partial, dry_run, force)
+    typer.echo(f"{done}\n{'nothing was changed' if dry_run else 'done: the next start goes on from there'}")
+
+
+@app.command()
 def plan(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False) -> None:
     """Show what the start that waits to be approved would make of the job: what is kept, begins empty, is dropped."""
     with errors():
@@ -228,10 +259,7 @@ def approve(dir: Dir, job: Name, storage: Storage = None) -> None:
 def gc(
     dir: Dir,
     job: Name,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", "-o", metavar="SINK.NAME=VALUE", help="Option of one of the job's sinks; repeat it."),
-    ] = None,
+    option: Option = None,
     confirm: Confirm = None,
     sink: Sinks = None,
     others: Others = False,

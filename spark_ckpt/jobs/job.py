@@ -20,6 +20,7 @@ from spark_ckpt.jobs._verify import verify_job
 from spark_ckpt.jobs.heartbeat import require_stopped
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import ask
+from spark_ckpt.jobs.rollback import AsOf, Rollback, plan_rollback, run_rollback
 from spark_ckpt.jobs.sink_records import by_sink, find_sinks, recorded_ids
 from spark_ckpt.jobs.spec import SinkSpec, job_url, sink_place, with_job_storage
 from spark_ckpt.jobs.state import State
@@ -259,6 +260,46 @@ class Job(Hinting):
             )
         self.records.approve(max(self.records.ids("generations")), plan)
         return plan
+
+    def rollback(self, checkpoint: int, partial: bool = False, dry_run: bool = False, force: bool = False) -> Rollback:
+        """Take the job back to ``checkpoint``, a retained one: its state, its offsets, and the targets of its sinks.
+
+        Only while the job is stopped. The next start goes on from there; what is complete behind it and waits for a
+        sink is given up. Delta and Iceberg tables go back to the version that they had, if nobody else changed rows
+        since; files and rows of option ``checkpointColumn`` behind the checkpoint are removed. Other targets keep what
+        they have: then it is refused, unless ``partial``. Sinks are those that the job was opened with, or else those
+        that its folder names. Returns what it did; with ``dry_run`` what it would do, and nothing is changed.
+
+        Stopped on the way, no start goes on until the same call has finished it. Raises ``ConfigError`` for a
+        checkpoint that is not retained, ``InvalidInputError`` for half a rollback, or if a driver runs the job
+        (``force``: you know that none does)::
+
+            job = spark_ckpt.job("/data/checkpoints", "orders")
+            print(job.rollback(7, dry_run=True))
+            job.rollback(7)
+        """
+        self._require_stopped("rollback", force)
+        specs = self._own_sinks()
+        plan = plan_rollback(self.records, self.name, checkpoint, {s.id: self._made(s) for s in specs})
+        if not dry_run:
+            run_rollback(self.records, plan, specs, partial)
+        return plan
+
+    def as_of(self, checkpoint: int) -> AsOf:
+        """The job as it was at ``checkpoint``, a retained one: state of operators, offsets of sources, rows of sinks.
+
+        Sinks are as with :meth:`rollback`. Raises ``InvalidInputError`` if there is no such checkpoint::
+
+            then = spark_ckpt.job("/data/checkpoints", "orders").as_of(7)
+            then.state("totals").arrow()
+            then.sink("delta").read().read_all()
+        """
+        sinks = {s.id: self._made(s) for s in self._own_sinks()}
+        me = identity(self.name, self.records.life())
+        return AsOf(self.show(checkpoint), lambda uid: self.state(uid, checkpoint), sinks, me)
+
+    def _own_sinks(self) -> tuple[SinkSpec, ...]:
+        return self._sinks or self.with_recorded_sinks()[0]._sinks
 
     def abandoned(self) -> list[AbandonedRecord]:
         """What was given up by hand, of the checkpoints that are retained."""

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from typing import Any
 
 from spark_ckpt.errors import FencedError, ProtocolBugError
+from spark_ckpt.protocol._start_decision import StartFacts
 from spark_ckpt.protocol._view import JobView, Steps
 from spark_ckpt.protocol.records import CompletionRecord, TriggerRecord, VoidRecord
 from spark_ckpt.protocol.steps import Created, CreateVoid, Exists, ReadNewestGeneration, Step
@@ -36,6 +37,35 @@ def unless_fenced(view: JobView, steps: Steps) -> Steps:
     except Exception:
         yield from fence(view)
         raise
+
+
+def fence_start(facts: StartFacts) -> None:
+    """Raises ``FencedError`` if a later start has begun.
+
+    What is decided from these facts concerns only what earlier generations did: none of a later one is in them."""
+    newest = max((g.generation for g in facts.generations), default=0)
+    if newest > facts.generation:
+        raise FencedError(
+            f"expected generation {facts.generation} to be the newest, found {newest}; another query started this job "
+            f"at the same time, stop this one"
+        )
+
+
+def void_triggers(triggers: tuple[int, ...], generation: int, now_ms: int) -> Generator[Step, Any, bool]:
+    """Take the names of all open checkpoints. False: an older driver completed one before it was fenced."""
+    for k in triggers:
+        found = yield CreateVoid(VoidRecord(k, generation, now_ms))
+        # Stopped here: K can never complete. Going on at the old location aborts it, another restore finds it void.
+        if isinstance(found, Created):
+            continue
+        if isinstance(found.record, CompletionRecord):
+            return False
+        if found.record.generation > generation:
+            raise FencedError(
+                f"expected generation {generation} to be the newest, found checkpoint {k} voided by generation "
+                f"{found.record.generation}; another query runs this job now, stop this one"
+            )
+    return True
 
 
 def take_name(

@@ -106,6 +106,8 @@ class GenerationRecord(_Record):
     replaces it when it has decided, or was REFUSED. ``settings``: what its checkpoints are taken by, as text.
     ``gave_up``: the origin that was at the same location before, whose open rows a sink refused. ``given_location``:
     the location that the user gave, if ``spark_location`` is one that a start chose, as the query had changed.
+    ``to_set_back``: the record is no start but a rollback to ``restored_from`` (:mod:`spark_ckpt.protocol.rollback`),
+    and these sinks' targets are still to be set back; None: a start.
     """
 
     generation: Count
@@ -118,6 +120,7 @@ class GenerationRecord(_Record):
     settings: Mapping[str, str] = later(factory=dict)
     gave_up: int | None = later(None)
     given_location: str = later("")
+    to_set_back: tuple[str, ...] | None = later(None)
 
     GONE: ClassVar = frozenset({"restored_path"})
 

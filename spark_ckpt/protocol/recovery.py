@@ -7,6 +7,8 @@ has planned batches             go on there, with the restore decision its first
                                 has not been started elsewhere since; else refuse
 has planned batches of another  restore the location's newest checkpoint at a location that this start
 query                           chooses, if the query fits that; else refuse
+has planned batches, and the    restore the checkpoint that it was rolled back to, at a location that this start
+job was rolled back since       chooses
 has batches with rows that a    as if it were empty, from where its origin stood, whatever ``restore`` says: see
 sink refused                    :mod:`spark_ckpt.protocol._refusal`
 empty, ``restore=auto``         restore the newest checkpoint of the job's current line; fresh if it has
@@ -49,13 +51,17 @@ from spark_ckpt.protocol.damage import (
     way_out,
 )
 from spark_ckpt.protocol.records import UNDECIDED, CompletionRecord, GenerationRecord
+from spark_ckpt.protocol.rollback import refuse_unfinished, rolled_back
 from spark_ckpt.protocol.topology import Fit, Refuse, fit_topology, same_topology, uncompared
 from spark_ckpt.types import Committable
 
 
 def decide_start(facts: StartFacts) -> Decision:
     """Driver, once a start, after this generation's record was created and before anything is read from sources."""
-    left = leaves(facts)
+    unfinished = refuse_unfinished(facts)
+    if unfinished is not None:
+        return unfinished
+    left = None if rolled_back(facts) else leaves(facts)
     if left is None and facts.location.planned is not None:
         return _go_on(facts)
     chosen = _choose(facts) if left is None else _leave(facts, left)
@@ -108,6 +114,9 @@ def _go_on(facts: StartFacts) -> GoOn | RestoreFrom | Refuse:
     newest = max(own, key=lambda c: c.checkpoint, default=None)
     restored = _find(facts, first.restored_from)
     was = _last_to_run(facts, here, first).topology
+    back = rolled_back(facts)
+    if back is not None:
+        return _move(facts, back[1], back[0])
     refused = (
         _moved_on(facts, latest)
         or refuse_to_go_on(facts.damage, facts.completions, facts.batches, here, _committed(facts))

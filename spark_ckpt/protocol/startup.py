@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_ckpt.errors import FencedError
-from spark_ckpt.protocol._fencing import fence
+from spark_ckpt.protocol._fencing import fence, fence_start, void_triggers
 from spark_ckpt.protocol._view import JobView
 from spark_ckpt.protocol.commit import commit_completions
 from spark_ckpt.protocol.damage import to_put_back
@@ -32,7 +32,6 @@ from spark_ckpt.protocol.records import (
     LOST,
     REFUSED,
     AbortedRecord,
-    CompletionRecord,
     GenerationRecord,
     Topology,
     VoidRecord,
@@ -54,7 +53,6 @@ from spark_ckpt.protocol.steps import (
     AwaitApproval,
     BringSources,
     ChooseLocation,
-    Created,
     CreateGeneration,
     CreateVoid,
     DropBatches,
@@ -160,7 +158,7 @@ def _decide(
     shown: Mapping[str, SinkFound] = {}
     while True:
         facts: StartFacts = yield ReadStartFacts(claim.generation)
-        _fence(facts)
+        fence_start(facts)
         lost = () if back else to_put_back(facts.damage)
         for record in lost:
             yield PutBack(record)
@@ -187,7 +185,7 @@ def _decide(
                 # Stopped before it is approved: an undecided claim, and the next start asks anew.
                 approved = plan
                 continue  # the job may have completed a checkpoint since
-        if isinstance(decision, GoOn) or (yield from _void(decision.abort_triggers, claim.generation, now_ms)):
+        if isinstance(decision, GoOn) or (yield from void_triggers(decision.abort_triggers, claim.generation, now_ms)):
             return facts, decision, shown
 
 
@@ -237,33 +235,6 @@ def _committed_there(facts: StartFacts, life: str, decision: _Goes) -> dict[str,
     at = decision.newest if isinstance(decision, GoOn) else decision.checkpoint
     confirmed = at is not None and at.checkpoint in facts.committed
     return shown_by(at, life, confirmed, facts.abandoned)
-
-
-def _fence(facts: StartFacts) -> None:
-    """What is decided from these facts concerns only what earlier generations did: none of a later one is in them."""
-    newest = max((g.generation for g in facts.generations), default=0)
-    if newest > facts.generation:
-        raise FencedError(
-            f"expected generation {facts.generation} to be the newest, found {newest}; another query started this job "
-            f"at the same time, stop this one"
-        )
-
-
-def _void(triggers: tuple[int, ...], generation: int, now_ms: int) -> Generator[Step, Any, bool]:
-    """Take the names of all open checkpoints. False: an older driver completed one before it was fenced."""
-    for k in triggers:
-        found = yield CreateVoid(VoidRecord(k, generation, now_ms))
-        # Stopped here: K can never complete. Going on at the old location aborts it, another restore finds it void.
-        if isinstance(found, Created):
-            continue
-        if isinstance(found.record, CompletionRecord):
-            return False
-        if found.record.generation > generation:
-            raise FencedError(
-                f"expected generation {generation} to be the newest, found checkpoint {k} voided by generation "
-                f"{found.record.generation}; another query runs this job now, stop this one"
-            )
-    return True
 
 
 def _alive(facts: StartFacts, claim: GenerationRecord) -> GenerationRecord:

@@ -16,6 +16,7 @@ from typing import Any
 
 from spark_ckpt.protocol.events import Flushed, GroupManifest
 from spark_ckpt.protocol.records import (
+    AbandonedRecord,
     AbortedRecord,
     BatchRecord,
     CommittedRecord,
@@ -78,6 +79,23 @@ class WriteGeneration:
     """Write ``generations/g``, replacing this generation's own claim. Result: None."""
 
     record: GenerationRecord
+
+
+@dataclass(frozen=True)
+class Abandon:
+    """Create ``abandoned/K-sink`` if absent. Result: None."""
+
+    record: AbandonedRecord
+
+
+@dataclass(frozen=True)
+class SetBackSink:
+    """Call the sink's ``roll_back``: its target then shows of ``job``, an identity, what it showed at ``checkpoint``.
+    Result: None."""
+
+    job: str
+    sink: str
+    checkpoint: CheckpointId
 
 
 @dataclass(frozen=True)
@@ -346,6 +364,8 @@ Step = (
     | PutBack
     | CreateVoid
     | WriteGeneration
+    | Abandon
+    | SetBackSink
     | AwaitApproval
     | BringSources
     | FindOffsets

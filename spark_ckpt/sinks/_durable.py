@@ -62,6 +62,11 @@ def sync_new_delta(table: str) -> None:
         sync_folders(table)
 
 
+def sync_newest_delta(table: str) -> None:
+    """Sync the newest commit of a local Delta table, which adds no file that is new."""
+    sync(_commits(table)[-1:])
+
+
 def _commits(table: str) -> list[str]:
     log = os.path.join(table, "_delta_log")
     return [os.path.join(log, n) for n in sorted(os.listdir(log)) if n.endswith(".json") and n[:-5].isdigit()]

@@ -14,7 +14,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import BadRowError
+from spark_ckpt.errors import BadRowError, InvalidInputError
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable, Epoch
 
@@ -89,6 +89,15 @@ class PartError(Exception):
     def __init__(self, part: int, error: Exception) -> None:
         super().__init__(part, error)
         self.part, self.error = part, error
+
+
+@dataclass(frozen=True)
+class PastRows:
+    """The rows that a target showed at a checkpoint. ``at``: where the target has them, in its own words, such as
+    ``version 12``. ``read``: all of them, in this process, again with each call."""
+
+    at: str
+    read: Callable[[], pa.RecordBatchReader]
 
 
 class TwoPhaseSink(ABC):
@@ -221,6 +230,35 @@ class TwoPhaseSink(ABC):
         again. None, as here: the target cannot say, and nobody notices. Raises as :meth:`commit`.
         """
         return None
+
+    def as_of(self, job: str, sink: str, checkpoint: CheckpointId) -> PastRows:
+        """Driver, at any time: what the target showed when ``checkpoint`` of ``job`` was the newest that it had.
+
+        Raises ``InvalidInputError`` if it does not keep that.
+        """
+        raise InvalidInputError(f"{self!r} does not keep the rows that it had at earlier checkpoints")
+
+    def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
+        """Driver, while the job is stopped: what :meth:`roll_back` would take away, in words; nothing if the target
+        shows no checkpoint behind ``checkpoint``. Makes and changes nothing.
+
+        Raises ``InvalidInputError`` with the reason if the target cannot be set back: then it keeps what it has.
+        """
+        newest = self.newest_checkpoint(job, sink)
+        if newest is not None and newest <= checkpoint:
+            return ""
+        holds = "what it was given" if newest is None else f"rows of checkpoints up to {newest}"
+        raise InvalidInputError(f"{self!r} keeps {holds}: it cannot take them back")
+
+    def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
+        """Driver, while the job is stopped: set the target back to what it showed at ``checkpoint`` of ``job``.
+
+        Called where :meth:`to_undo` says what goes. Idempotent: called again after a crash, it does the rest, and
+        nothing if it was done. :meth:`newest_checkpoint` says ``checkpoint``, or an older one, behind it. Later commits
+        have larger ids than any that was undone. Raises as :meth:`to_undo`, and ``RetryableError`` for what may pass.
+        """
+        if self.to_undo(job, sink, checkpoint):
+            raise NotImplementedError
 
     @property
     def target(self) -> str:

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.dataset as pds
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.redaction import redact, redact_url, secret_values
@@ -35,13 +36,13 @@ from spark_ckpt.sinks._options import (
     with_absolute_path,
 )
 from spark_ckpt.sinks._partitions import PartitionedWriter, check_partitions, folder_of, refuse_folders, without
-from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.base import PastRows, SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.files_formats import EXTENSIONS, FileOptions, check_schema
 from spark_ckpt.storage.filesystem import make_on, open_filesystem
 from spark_ckpt.storage.job_paths import checkpoint_of
 from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
 from spark_ckpt.storage.refusals import writing
-from spark_ckpt.types import CommitPermit, Committable
+from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 _STAGING, _MANIFESTS = ".staging", "_manifests"
 
@@ -173,10 +174,54 @@ class FilesSink(TwoPhaseSink):
     def newest_checkpoint(self, job: str, sink: str) -> int:
         """Lists the manifests."""
         files, root = self._open()
-        ending = f"-{staging.tag(f'{job}/{sink}')}.json"
         with self._disk("looking for the newest checkpoint"):
-            names = self._names(files, f"{root}/{_MANIFESTS}")
-        return max((checkpoint_of(n) or 0 for n in names if n.endswith(ending)), default=0)
+            return max((k for k, _ in self._manifests_of(files, root, job, sink)), default=0)
+
+    def as_of(self, job: str, sink: str, checkpoint: CheckpointId) -> PastRows:
+        """Of Parquet files; the others do not say what types their columns have."""
+        files, root = self._open()
+        with self._disk("looking for the files of a checkpoint"):
+            shown = [m for k, m in self._manifests_of(files, root, job, sink) if k <= checkpoint]
+        if self._format != "parquet" or self._partitions:
+            raise InvalidInputError(
+                f"{self!r} has rows of checkpoints up to {checkpoint} in the files that these manifests in "
+                f"{_MANIFESTS} name: {', '.join(shown) or 'none'}. Read them with their schema"
+            )
+
+        def rows() -> pa.RecordBatchReader:
+            names = [f"{root}/{f['file']}" for m in shown for f in self._listed(files, root, m)]
+            with self._disk("reading the files of a checkpoint"):
+                return pds.dataset(names, filesystem=files, format="parquet").scanner().to_reader()
+
+        return PastRows(f"{len(shown)} manifest(s)", rows)
+
+    def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
+        files, root = self._open()
+        with self._disk("looking for the files of a checkpoint"):
+            behind = [m for k, m in self._manifests_of(files, root, job, sink) if k > checkpoint]
+            count = sum(len(self._listed(files, root, m)) for m in behind)
+        return f"{count} file(s) of {len(behind)} checkpoint(s)" if behind else ""
+
+    def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
+        files, root = self._open()
+        with self._disk(f"going back to checkpoint {checkpoint}"):
+            for k, manifest in reversed(self._manifests_of(files, root, job, sink)):
+                if k > checkpoint:
+                    for one in self._listed(files, root, manifest):
+                        _remove(files, f"{root}/{one['file']}")
+                    # A crash before this: the manifest names the files that are left, for the next try.
+                    _remove(files, f"{root}/{_MANIFESTS}/{manifest}")
+
+    def _manifests_of(self, files: Any, root: str, job: str, sink: str) -> list[tuple[int, str]]:
+        """(checkpoint, name), the oldest first."""
+        ending = f"-{staging.tag(f'{job}/{sink}')}.json"
+        names = [n for n in self._names(files, f"{root}/{_MANIFESTS}") if n.endswith(ending)]
+        return sorted((checkpoint_of(n) or 0, n) for n in names)
+
+    @staticmethod
+    def _listed(files: Any, root: str, manifest: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(files.cat_file(f"{root}/{_MANIFESTS}/{manifest}"))["files"]
+        return found
 
     def abort(self, committables: Sequence[Committable]) -> None:
         files, root = self._open()

@@ -23,8 +23,8 @@ from spark_ckpt.errors import ConfigError, CorruptStorageError, InvalidInputErro
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names, with_absolute_path
-from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.types import CommitPermit, Committable
+from spark_ckpt.sinks.base import PastRows, SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 _STAGED, _COMMITTED = "staged", "committed"
 FOLDER = "spark-ckpt-memory"
@@ -109,8 +109,35 @@ class MemorySink(TwoPhaseSink):
         self._step("after record")  # a crash here: the record says all, the next commit finds it
 
     def newest_checkpoint(self, job: str, sink: str) -> int:
-        found = (self.root / _COMMITTED).glob(f"*-{staging.tag(f'{job}/{sink}')}.json")
+        found = (self.root / _COMMITTED).glob(f"*{_ending(job, sink)}")
         return max((int(p.name[:10]) for p in found), default=0)
+
+    def as_of(self, job: str, sink: str, checkpoint: CheckpointId) -> PastRows:
+        self._refuse_others(job, sink)
+        return PastRows(f"checkpoint {checkpoint}", lambda: read(str(self.root), checkpoint).to_reader())
+
+    def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
+        self._refuse_others(job, sink)
+        behind = self._behind(job, sink, checkpoint)
+        return f"rows of {len(behind)} checkpoint(s)" if behind else ""
+
+    def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
+        self._refuse_others(job, sink)
+        for record in reversed(self._behind(job, sink, checkpoint)):
+            files = json.loads(record.read_text())["files"]
+            record.unlink()  # a crash behind it: gc removes the files
+            for file in files:
+                (self.root / _STAGED / file).unlink(missing_ok=True)
+
+    def _refuse_others(self, job: str, sink: str) -> None:
+        """Rows of several writers are told apart by no one."""
+        others = [p for p in (self.root / _COMMITTED).glob("*.json") if not p.name.endswith(_ending(job, sink))]
+        if others:
+            raise InvalidInputError(f"{self!r} has rows of other jobs or sinks, too: {others[0].name}")
+
+    def _behind(self, job: str, sink: str, checkpoint: CheckpointId) -> list[Path]:
+        found = sorted((self.root / _COMMITTED).glob(f"*{_ending(job, sink)}"))
+        return [p for p in found if int(p.name[:10]) > checkpoint]
 
     def abort(self, committables: Sequence[Committable]) -> None:
         committed = self._committed_files()
@@ -167,13 +194,18 @@ class _MemoryWriter(SinkWriter):
             self._writer.close()
 
 
-def read(name_or_path: str) -> pa.Table:
-    """Everything committed to the sink of that name or path, by checkpoint; the last row per merge key only, and of
-    change rows those that are there."""
+def _ending(job: str, sink: str) -> str:
+    """Of the names of its records."""
+    return f"-{staging.tag(f'{job}/{sink}')}.json"
+
+
+def read(name_or_path: str, checkpoint: int | None = None) -> pa.Table:
+    """Everything committed to the sink of that name or path, by checkpoint (up to ``checkpoint``); the last row per
+    merge key only, and of change rows those that are there."""
     root = _folder(name_or_path)
     schema, keys, change = _read_schema(root), [], None
     tables: list[pa.Table] = []
-    for record in _records(root):
+    for record in _records(root, checkpoint):
         keys, change = record["merge_keys"], record.get("change_column")
         if record.get("replacing"):
             tables = []
@@ -194,8 +226,9 @@ def _read_schema(root: Path) -> pa.Schema | None:
     return pa.ipc.read_schema(pa.py_buffer(path.read_bytes())) if path.exists() else None
 
 
-def _records(root: Path) -> list[dict[str, Any]]:
-    return [json.loads(p.read_text()) for p in sorted((root / _COMMITTED).glob("*.json"))]
+def _records(root: Path, up_to: int | None = None) -> list[dict[str, Any]]:
+    found = sorted((root / _COMMITTED).glob("*.json"))
+    return [json.loads(p.read_text()) for p in found if up_to is None or int(p.name[:10]) <= up_to]
 
 
 def _replace(path: Path, data: bytes) -> None:

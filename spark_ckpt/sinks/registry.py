@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.sinks._options import parse_names
-from spark_ckpt.sinks.base import JobPlace, Part, SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.base import JobPlace, Part, PastRows, SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 # Imported on first use: nobody should need SQLAlchemy to write files.
@@ -180,6 +180,15 @@ class ProjectedSink(TwoPhaseSink):
 
     def newest_checkpoint(self, job: str, sink: str) -> int | None:
         return self.inner.newest_checkpoint(job, sink)
+
+    def as_of(self, job: str, sink: str, checkpoint: CheckpointId) -> PastRows:
+        return self.inner.as_of(job, sink, checkpoint)
+
+    def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
+        return self.inner.to_undo(job, sink, checkpoint)
+
+    def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
+        self.inner.roll_back(job, sink, checkpoint)
 
     @property
     def target(self) -> str:

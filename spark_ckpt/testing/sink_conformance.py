@@ -24,7 +24,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from spark_ckpt.errors import CkptError, ConfigError
+from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.sinks.base import Part
 from spark_ckpt.sinks.registry import create_sink
@@ -275,6 +275,47 @@ class SinkConformance:
         assert target.make().newest_checkpoint(JOB, SINK) == 5
         target.make().commit(permit(7), staged[7])
         assert target.make().newest_checkpoint(JOB, SINK) == 7
+
+    def test_a_target_goes_back_to_a_checkpoint_or_says_why_it_cannot(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        staged = {k: stage(sink, [(k, "mine")], k, k) for k in (2, 5, 7)}
+        for k in staged:
+            sink.commit(permit(k), staged[k])
+        five = CheckpointId(5)
+        try:
+            told = target.make().to_undo(JOB, SINK, five)
+        except InvalidInputError:
+            with pytest.raises(InvalidInputError):
+                target.make().roll_back(JOB, SINK, five)
+            assert sorted(target.rows()) == [(2, "mine"), (5, "mine"), (7, "mine")]
+            return
+        assert told
+        assert target.make().to_undo(JOB, SINK, CheckpointId(7)) == ""
+        assert sorted(target.rows()) == [(2, "mine"), (5, "mine"), (7, "mine")], "asking changes nothing"
+        for _ in range(2):
+            target.make().roll_back(JOB, SINK, CheckpointId(6))
+            assert target.make().to_undo(JOB, SINK, five) == ""
+            assert sorted(target.rows()) == [(2, "mine"), (5, "mine")]
+            assert target.make().newest_checkpoint(JOB, SINK) == 5
+        with suppress(CkptError):
+            target.make().commit(permit(7), staged[7])
+        assert sorted(target.rows()) == [(2, "mine"), (5, "mine")], "what was undone stays so"
+        sink.commit(permit(9), stage(sink, [(9, "mine")], 9, 9))
+        assert sorted(target.rows()) == [(2, "mine"), (5, "mine"), (9, "mine")]
+        target.make().roll_back(JOB, SINK, CheckpointId(2))
+        assert target.rows() == [(2, "mine")]
+
+    def test_the_rows_of_an_earlier_checkpoint_are_there_or_it_says_why_not(self, target: SinkTarget) -> None:
+        sink = target.validated()
+        for k in (2, 5, 7):
+            sink.commit(permit(k), stage(sink, [(k, "mine")], k, k))
+        try:
+            found = {k: target.make().as_of(JOB, SINK, CheckpointId(k)) for k in (2, 4, 6, 7)}
+        except InvalidInputError:
+            pytest.skip("the target does not keep them, and says so")
+        shown = {k: sorted(f.read().read_all()["k"].to_pylist()) for k, f in found.items()}
+        assert shown == {2: [2], 4: [2], 6: [2, 5], 7: [2, 5, 7]}
+        assert all(f.at for f in found.values())
 
     def test_a_writer_without_rows_stages_nothing(self, target: SinkTarget) -> None:
         sink = target.validated()

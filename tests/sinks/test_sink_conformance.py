@@ -153,6 +153,16 @@ class TestSqlSinkOnSqlite(_SqlConformance):
         )
 
 
+class TestSqlSinkWithCheckpointColumn(SinkConformance):
+    @pytest.fixture
+    def target(self, tmp_path: Path) -> SinkTarget:
+        options = {"url": f"sqlite:///{tmp_path}/x.db", "table": "my table", "checkpointColumn": "came with"}
+        return SqlTarget("sql", options)
+
+    def typed_rows(self) -> pa.Table:
+        return typed_rows(nested=False)
+
+
 class TestSqlSinkOnPostgres(_SqlConformance):
     @pytest.fixture
     def target(self) -> SinkTarget:

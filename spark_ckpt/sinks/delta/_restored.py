@@ -38,8 +38,8 @@ def newest_shown(files: pafs.FileSystem, version: int, app: str, recorded: int) 
         found = [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app]
         if found:
             return int(found[0])
-        if _is_restore(actions):
-            restored = _restored_version(files, at, actions)
+        if is_restore(actions):
+            restored = restored_version(files, at, actions)
             if restored is None:
                 return None
             at = restored
@@ -48,11 +48,11 @@ def newest_shown(files: pafs.FileSystem, version: int, app: str, recorded: int) 
     return recorded
 
 
-def _is_restore(actions: Sequence[Action]) -> bool:
+def is_restore(actions: Sequence[Action]) -> bool:
     return any(a.get("commitInfo", {}).get("operation") == "RESTORE" for a in actions)
 
 
-def _restored_version(files: pafs.FileSystem, restore: int, actions: Sequence[Action]) -> int | None:
+def restored_version(files: pafs.FileSystem, restore: int, actions: Sequence[Action]) -> int | None:
     """The newest version before ``restore`` with just the files that the table has behind it."""
     differ, at = set(_touched(actions)), restore - 1
     while differ and at >= 0:

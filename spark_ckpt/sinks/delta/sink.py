@@ -35,7 +35,8 @@ from spark_ckpt.sinks._options import (
     with_absolute_path,
 )
 from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partitions, without
-from spark_ckpt.sinks.base import Part, SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.base import Part, PastRows, SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.delta._as_of import Standing, standing_at
 from spark_ckpt.sinks.delta._fitting import (
     added,
     check_cases,
@@ -58,7 +59,7 @@ from spark_ckpt.storage.create_if_absent import require_create_if_absent
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.object_options import S3_SCHEMES, delta_rs_options, scheme_of
 from spark_ckpt.storage.retry import Retry
-from spark_ckpt.types import CommitPermit, Committable
+from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 _COMMIT_TRIES = 10
 _RETRY = Retry()
@@ -279,6 +280,45 @@ class DeltaSink(TwoPhaseSink):
             table = self._table.open()
             recorded = self._table.transactions.newest(table, self._files(), app)
             return newest_shown(self._files(), table.version(), app, recorded) if recorded else 0
+
+    def as_of(self, job: str, sink: str, checkpoint: CheckpointId) -> PastRows:
+        with self._errors("looking for the version of a checkpoint"):
+            version = self._standing(self._table.open(), job, sink, checkpoint).version
+        return PastRows(f"version {version}", lambda: self._rows_at(version))
+
+    def _rows_at(self, version: int) -> pa.RecordBatchReader:
+        with self._errors(f"reading version {version}"):
+            table = DeltaTable(self._path, version=version, storage_options=self._storage)
+            return table.to_pyarrow_dataset().scanner().to_reader()
+
+    def _standing(self, table: DeltaTable, job: str, sink: str, checkpoint: int) -> Standing:
+        shown = f"Delta table {redact_url(self._path)}"
+        return standing_at(self._files(), table.version(), f"{job}/{sink}", checkpoint, shown)
+
+    def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
+        with self._errors("looking for the version of a checkpoint"):
+            found = self._standing(self._table.open(), job, sink, checkpoint)
+        if found.others:
+            versions = ", ".join(map(str, found.others))
+            raise InvalidInputError(
+                f"Delta table {redact_url(self._path)}: somebody else changed rows in its version(s) {versions}, which "
+                f"going back to version {found.version} would undo, too. If that is right, restore it yourself: "
+                f"RESTORE TABLE ... TO VERSION AS OF {found.version}"
+            )
+        told = f"checkpoint(s) {', '.join(map(str, found.undone))}, back to version {found.version}"
+        return told if found.undone else ""
+
+    def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
+        def restore(table: DeltaTable) -> None:
+            found = self._standing(table, job, sink, checkpoint)
+            if found.undone:
+                # A crash before the version is written: nothing happened. Behind it: nothing is left to undo.
+                table.restore(found.version)
+
+        if self.to_undo(job, sink, checkpoint):
+            self._until_no_conflict(restore)
+        if self._local:
+            durable.sync_newest_delta(self._path)
 
     def abort(self, committables: Sequence[Committable]) -> None:
         with self._errors("aborting"):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_ckpt.arrow_types import plain_type
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks import staging
 from spark_ckpt.sinks._options import altered
 from spark_ckpt.sinks.base import WriterContext
@@ -92,6 +93,39 @@ def newest_shown(table: Table, job: str, sink: str) -> int:
             return 0 if newest in map(entry.checkpoint_of, known.values()) else newest
         at = parent
     return 0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """``snapshot`` shows all that the job had committed up to the checkpoint; None: the table had none. Behind it came
+    ``undone``, checkpoints of the job, and ``others``, snapshots of somebody else that a later one stands on."""
+
+    snapshot: int | None
+    undone: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
+
+
+def standing_at(table: Table, entry: Entry, shown: str) -> Standing:
+    """At ``entry.checkpoint``. Raises ``InvalidInputError`` if the snapshots do not go back that far."""
+    known, at = {s.snapshot_id: s for s in table.metadata.snapshots}, table.current_snapshot()
+    found = Standing(at.snapshot_id if at is not None else None)
+    pending: list[int] = []
+    while at is not None:
+        checkpoint = entry.checkpoint_of(at)
+        if checkpoint is not None and checkpoint <= entry.checkpoint:
+            break
+        if checkpoint is not None:
+            found = Standing(at.parent_snapshot_id, (checkpoint, *found.undone), (*pending, *found.others))
+            pending = []
+        elif at.summary is None or at.summary.operation.value != "replace":
+            pending.insert(0, at.snapshot_id)
+        if at.parent_snapshot_id is not None and at.parent_snapshot_id not in known:
+            raise InvalidInputError(
+                f"{shown}: the snapshot before {at.snapshot_id} has expired, so what it showed at the checkpoint "
+                "cannot be told"
+            )
+        at = known.get(at.parent_snapshot_id) if at.parent_snapshot_id is not None else None
+    return found
 
 
 @dataclass

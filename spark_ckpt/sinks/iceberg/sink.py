@@ -19,18 +19,26 @@ from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import _durable as durable
 from spark_ckpt.sinks import rejects, staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names
-from spark_ckpt.sinks.base import Part, SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.base import Part, PastRows, SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.iceberg import _staged_files as staged_files
 from spark_ckpt.sinks.iceberg._data_files import KIND, DataFiles, local_path, refuse_folders, refuse_others
 from spark_ckpt.sinks.iceberg._keyed_files import KeyedFile
 from spark_ckpt.sinks.iceberg._merge import Merge
 from spark_ckpt.sinks.iceberg._partitions import check_spec, check_terms, parse_terms
-from spark_ckpt.sinks.iceberg._snapshots import Change, Entry, SnapshotMaker, check_staged, newest_shown
+from spark_ckpt.sinks.iceberg._snapshots import (
+    Change,
+    Entry,
+    SnapshotMaker,
+    Standing,
+    check_staged,
+    newest_shown,
+    standing_at,
+)
 from spark_ckpt.sinks.iceberg._types import check_columns, check_names, iceberg_arrow
 from spark_ckpt.sinks.rejects import CheckedWriter, refuse_nulls
 from spark_ckpt.storage.iceberg_catalog import FAILURES, IcebergCatalog, absolute, check_catalog
 from spark_ckpt.storage.retry import Retry
-from spark_ckpt.types import CommitPermit, Committable
+from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -245,6 +253,49 @@ class IcebergSink(TwoPhaseSink):
     def newest_checkpoint(self, job: str, sink: str) -> int:
         with self._catalog.errors("looking for the newest checkpoint"):
             return newest_shown(self._catalog.load(), job, sink)
+
+    def as_of(self, job: str, sink: str, checkpoint: CheckpointId) -> PastRows:
+        with self._catalog.errors("looking for the snapshot of a checkpoint"):
+            found = self._standing(self._catalog.load(), job, sink, checkpoint)
+        return PastRows(f"snapshot {found.snapshot or 'none'}", lambda: self._rows_at(found.snapshot))
+
+    def _rows_at(self, snapshot: int | None) -> pa.RecordBatchReader:
+        with self._catalog.errors("reading an older snapshot"):
+            table = self._catalog.load()
+            if snapshot is None:
+                return table.schema().as_arrow().empty_table().to_reader()
+            return table.scan(snapshot_id=snapshot).to_arrow_batch_reader()
+
+    def _standing(self, table: Table, job: str, sink: str, checkpoint: int) -> Standing:
+        return standing_at(table, Entry(job, sink, checkpoint, ""), repr(self._catalog))
+
+    def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
+        with self._catalog.errors("looking for the snapshot of a checkpoint"):
+            found = self._standing(self._catalog.load(), job, sink, checkpoint)
+        if found.undone and found.snapshot is None:
+            raise InvalidInputError(
+                f"{self._catalog} had no snapshot yet, and Iceberg cannot go back to none: remove its rows yourself, "
+                "and give the sink another uid"
+            )
+        if found.others:
+            raise InvalidInputError(
+                f"{self._catalog}: somebody else changed rows in snapshot(s) {', '.join(map(str, found.others))}, "
+                f"which going back to snapshot {found.snapshot} would undo, too. If that is right, roll it back "
+                f"yourself: CALL system.rollback_to_snapshot('{self._catalog.table}', {found.snapshot})"
+            )
+        told = f"checkpoint(s) {', '.join(map(str, found.undone))}, back to snapshot {found.snapshot}"
+        return told if found.undone else ""
+
+    def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
+        if not self.to_undo(job, sink, checkpoint):
+            return
+        with self._catalog.errors(f"going back to checkpoint {checkpoint}"):
+            table = self._catalog.load()
+            found = self._standing(table, job, sink, checkpoint)
+            if found.undone and found.snapshot is not None:
+                # One change of the catalogue: a crash before it changes nothing, behind it nothing is left to undo.
+                table.manage_snapshots().rollback_to_snapshot(found.snapshot).commit()
+                self._sync(table)
 
     def abort(self, committables: Sequence[Committable]) -> None:
         locations = [staging.decode(KIND, c)["file"] for c in committables]

@@ -44,7 +44,8 @@ class Piece:
 @dataclass(frozen=True)
 class Target:
     """A target and the register of what is staged for it. ``name`` is its full name, ``shown`` how messages call it,
-    ``rejects`` the table for rows that it refuses, if there is one."""
+    ``rejects`` the table for rows that it refuses, if there is one, ``checkpoint`` the column that says which
+    checkpoint a row came with."""
 
     table: str
     schema: str | None
@@ -53,6 +54,7 @@ class Target:
     stages: sa.Table
     replacing: bool
     rejects: str | None = None
+    checkpoint: str | None = None
 
     def clause(self, columns: Sequence[str] = ()) -> sa.TableClause:
         return sa.table(self.table, *(sa.column(c) for c in columns), schema=self.schema)
@@ -135,7 +137,7 @@ class Move:
             problems = index_problems(connection, target, said["keys"]) if said["keys"] else []
             if problems:
                 raise altered(self.target.shown, checkpoint, problems)
-            self.put_some(connection, name, group)
+            self.put_some(connection, name, group, checkpoint=checkpoint or 0)
 
     def finish(self, connection: sa.Connection) -> None:
         for name, group in self.groups:
@@ -154,9 +156,13 @@ class Move:
         said, rows = group[-1][1], self.rows(name, group, piece)
         remove(connection, self.target.clause(said["keys"]), rows, said["keys"], said.get("change"))
 
-    def put_some(self, connection: sa.Connection, name: str, group: Numbered, piece: Piece | None = None) -> None:
+    def put_some(
+        self, connection: sa.Connection, name: str, group: Numbered, piece: Piece | None = None, checkpoint: int = 0
+    ) -> None:
         said, rows = group[-1][1], self.rows(name, group, piece)
-        put(connection, self.target.clause(said["columns"]), rows, said["columns"], said["keys"], said.get("change"))
+        noted = None if self.target.checkpoint is None else (self.target.checkpoint, checkpoint)
+        target = self.target.clause([*said["columns"], *(noted or ())[:1]])
+        put(connection, target, rows, said["columns"], said["keys"], said.get("change"), noted)
 
     def rows(self, name: str, group: Numbered, piece: Piece | None = None) -> Staged:
         """Those of ``group``, which wait in table ``name``. Of a ``piece``, each is taken for the last of its key."""

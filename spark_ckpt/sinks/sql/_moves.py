@@ -103,11 +103,18 @@ def put(
     columns: Sequence[str],
     keys: Sequence[str],
     change: str | None,
+    checkpoint: tuple[str, int] | None = None,
 ) -> None:
-    """``rows`` into ``target``: all of them, or with ``keys`` the last of each, if it is there by column ``change``."""
+    """``rows`` into ``target``: all of them, or with ``keys`` the last of each, if it is there by column ``change``.
+
+    ``checkpoint``: the column that says which one a row came with, and that one; without ``keys`` only."""
     in_mariadb = connection.dialect.name in mariadb.DIALECTS
     if not keys:
-        connection.execute(sa.insert(target).from_select(list(columns), rows.select(columns)))
+        found = rows.select(columns)
+        if checkpoint is not None:
+            columns = [*columns, checkpoint[0]]
+            found = found.add_columns(sa.literal(checkpoint[1], sa.BigInteger).label(checkpoint[0]))
+        connection.execute(sa.insert(target).from_select(list(columns), found))
     elif change is not None:
         named = [*columns, change]
         last = rows.last_by_key(named, keys)

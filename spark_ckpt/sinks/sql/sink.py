@@ -13,11 +13,11 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from spark_ckpt.arrow_types import database_schema
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.sinks import _changes as changes
 from spark_ckpt.sinks import rejects, staging
 from spark_ckpt.sinks._options import SinkOption, SinkOptions, option_names
-from spark_ckpt.sinks.base import Part, SinkWriter, TwoPhaseSink, WriterContext
+from spark_ckpt.sinks.base import Part, PastRows, SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.sql import _dialects as dialects
 from spark_ckpt.sinks.sql import _tables as tables
 from spark_ckpt.sinks.sql._committing import IDS_AT_ONCE, Move, Target, empty
@@ -33,7 +33,7 @@ _KIND = "sql"
 
 class SqlSink(TwoPhaseSink):
     """Options: ``url``, ``user``, ``password``, ``table``, ``schema``, ``createTable``, ``mode``, ``mergeKeys``,
-    ``changeColumn``, ``lockTimeout``, ``errorValues``, ``rejects``.
+    ``changeColumn``, ``checkpointColumn``, ``lockTimeout``, ``errorValues``, ``rejects``.
 
     ``mode`` is append or upsert; upserting, the last row a key wins, keys must not be null, and a target that takes
     different keys for the same (by its collation, say) is refused. ``createTable`` (true) makes a missing target.
@@ -68,6 +68,12 @@ class SqlSink(TwoPhaseSink):
         ),
         SinkOption("mergeKeys", "columns, comma separated", "The last row of each key replaces the one in the table."),
         changes.CHANGE_OPTION,
+        SinkOption(
+            "checkpointColumn",
+            "a column's name",
+            "Appending, each row says in it which checkpoint it came with: a `bigint`. With it `as_of` and `rollback` "
+            "work; the table has rows of this query only.",
+        ),
         SinkOption("lockTimeout", "a duration", "How long to wait, in all, for locks of other sessions.", "5min"),
         SinkOption("errorValues", "true or false", "Whether errors may quote values of rows.", "false"),
         rejects.option("a table of the same schema"),
@@ -90,6 +96,12 @@ class SqlSink(TwoPhaseSink):
         self._rejects = parsed.text(rejects.NAME)
         self._keys = parsed.merge_keys()
         self._change = changes.change_column(_KIND, parsed, self._keys)
+        self._checkpoint = parsed.text("checkpointColumn")
+        if self._checkpoint and (self._keys or self._rejects):
+            raise ConfigError(
+                "sink 'sql': expected option 'checkpointColumn' without 'mergeKeys', by which rows replace others, and "
+                "without 'rejects'"
+            )
         self._stages = tables.stages_table(self._schema)
         self._ledger = tables.ledger_table(self._schema)
 
@@ -112,7 +124,7 @@ class SqlSink(TwoPhaseSink):
         """Connects, creates what is missing, and checks an existing target column by column."""
         changes.check_column(self._change, schema)
         staged = database_schema(schema)
-        rows = changes.without(self._change, staged)
+        rows = self._with_checkpoint(changes.without(self._change, staged))
         staging.require_columns("mergeKeys", self._keys, rows)
         dialects.check_own_names(self._table, staged.names, (self._stages.name, self._ledger.name))
 
@@ -133,6 +145,16 @@ class SqlSink(TwoPhaseSink):
             connections.prepare_database(self._database.engine)
             # Another job may create the same tables at the same time: then ours fails once and finds them.
             self._database.transaction(prepare, again_on=(sa.exc.ProgrammingError, sa.exc.IntegrityError))
+
+    def _with_checkpoint(self, rows: pa.Schema) -> pa.Schema:
+        if self._checkpoint is None:
+            return rows
+        if self._checkpoint.casefold() in (n.casefold() for n in rows.names) or self.replacing:
+            raise InvalidInputError(
+                f"{self._place}: expected in option 'checkpointColumn' a column that the query does not write, and "
+                f"output mode append or update, found {self._checkpoint!r}"
+            )
+        return rows.append(pa.field(self._checkpoint, pa.int64(), nullable=False))
 
     def writer(self, ctx: WriterContext) -> SinkWriter:
         names = self._schema, self._table, self._target_name
@@ -197,7 +219,7 @@ class SqlSink(TwoPhaseSink):
 
     def _target(self) -> Target:
         names = self._table, self._schema, self._target_name, self._place
-        return Target(*names, self._stages, self.replacing, self._rejects)
+        return Target(*names, self._stages, self.replacing, self._rejects, self._checkpoint)
 
     def _rule(self, error: BaseException) -> str:
         """The text of the constraint that ``error`` is about, if the database has it."""
@@ -214,6 +236,69 @@ class SqlSink(TwoPhaseSink):
             return self._database.transaction(
                 lambda connection: int(connection.execute(newest).scalar() or 0) if self._has_ledger(connection) else 0
             )
+
+    def as_of(self, job: str, sink: str, checkpoint: CheckpointId) -> PastRows:
+        column = self._noted()
+
+        def rows(connection: sa.Connection) -> pa.Table:
+            names = [c for c in tables.columns_of(connection, self._table, self._schema) if c != self._checkpoint]
+            table = self._target().clause([*names, column.name])
+            found = connection.execute(sa.select(*(table.c[n] for n in names)).where(column <= checkpoint))
+            return pa.Table.from_pylist([dict(row._mapping) for row in found]) if names else pa.table({})
+
+        def read() -> pa.RecordBatchReader:
+            with self._database.errors(f"{self._place}: reading the rows of a checkpoint"):
+                return self._database.transaction(rows).to_reader()
+
+        return PastRows(f"{self._target_name} where {column.name} <= {checkpoint}", read)
+
+    def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
+        with self._database.errors(f"{self._place}: looking for rows of later checkpoints"):
+            return self._database.transaction(lambda connection: self._told(connection, job, sink, checkpoint))
+
+    def _told(self, connection: sa.Connection, job: str, sink: str, checkpoint: int) -> str:
+        """Raises ``InvalidInputError`` unless the table has as many rows behind ``checkpoint`` as the ledger says."""
+        behind = self._behind(job, sink, checkpoint)
+        ids, noted = [], 0
+        if self._has_ledger(connection):
+            found = connection.execute(sa.select(self._ledger.c.checkpoint, self._ledger.c.rows).where(behind)).all()
+            ids, noted = sorted(r[0] for r in found), sum(r[1] for r in found)
+        if not ids:
+            return ""
+        column = self._noted()
+        counted = (
+            sa.select(sa.func.count()).select_from(self._target().clause([column.name])).where(column > checkpoint)
+        )
+        there = int(connection.execute(counted).scalar() or 0)
+        if there != noted:
+            raise InvalidInputError(
+                f"{self._place}: {there} rows say in {column.name!r} that they came behind checkpoint {checkpoint}, "
+                f"and the ledger has {noted} of this job: somebody else writes there, or changed them. Set the table "
+                "back yourself"
+            )
+        return f"{there} row(s) of checkpoint(s) {', '.join(map(str, ids))}"
+
+    def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
+        def undo(connection: sa.Connection) -> None:
+            if self._told(connection, job, sink, checkpoint):
+                column = self._noted()
+                connection.execute(sa.delete(self._target().clause([column.name])).where(column > checkpoint))
+                connection.execute(sa.delete(self._ledger).where(self._behind(job, sink, checkpoint)))
+
+        with self._database.errors(f"{self._place}: going back to checkpoint {checkpoint}"):
+            self._database.transaction(undo)  # a crash in it: the database undoes it
+
+    def _behind(self, job: str, sink: str, checkpoint: int) -> sa.ColumnElement[bool]:
+        ledger = self._ledger.c
+        return sa.and_(ledger.job == job, ledger.sink == sink, ledger.checkpoint > checkpoint)
+
+    def _noted(self) -> sa.ColumnClause[int]:
+        if self._checkpoint is None:
+            raise InvalidInputError(
+                f"{self._place} does not say which checkpoint a row came with, so it cannot be taken back to one. Rows "
+                "that are appended say it with option 'checkpointColumn'"
+            )
+        return sa.column(self._checkpoint, sa.BigInteger)
 
     def _has_ledger(self, connection: sa.Connection) -> bool:
         return sa.inspect(connection).has_table(self._ledger.name, schema=self._schema)

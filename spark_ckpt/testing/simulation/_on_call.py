@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, InvalidInputError
-from spark_ckpt.testing.simulation import _set_back
+from spark_ckpt.testing.simulation import _rolling_back, _set_back
 from spark_ckpt.testing.simulation._folder import identity_of, records_of
 from spark_ckpt.testing.simulation._sinks import job_of
 from spark_ckpt.testing.simulation.durable import Location
@@ -15,6 +15,9 @@ from spark_ckpt.testing.simulation.world import World
 
 def on_call(world: World, scenario: Any, location: Location, error: CkptError) -> Location:
     """Returns the Spark location to start at next; ``scenario.restore`` is set for that start."""
+    if _rolling_back.is_unfinished(world, error):
+        _rolling_back.finish(world, scenario, str(error))
+        return location
     if _set_back.is_set_back(world, error):
         return _set_back.follow(world, scenario, location, str(error))
     if not scenario.begins_from:

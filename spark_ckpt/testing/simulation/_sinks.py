@@ -59,11 +59,13 @@ class SimulatedSink(TwoPhaseSink):
             if ledger[k] != data:
                 world.fail(f"checkpoint {k} was committed with different committables in {self.name}")
             return
+        if toy.undone & set(data):
+            raise CorruptStorageError("staged transactions are missing")  # of a driver that was halted in the commit
         missing = [d for d in data if d not in toy.staged]
         if missing:
             world.fail(f"checkpoint {k} names {missing}, which was aborted or committed before")
         for d in data:
-            toy.publish(job, self.name, toy.staged.pop(d))
+            toy.publish(job, self.name, k, toy.staged.pop(d))
             toy.committed.add(d)
         ledger[k] = data
 
@@ -80,6 +82,13 @@ class SimulatedSink(TwoPhaseSink):
     def newest_checkpoint(self, job: str, sink: str) -> int | None:
         known_as = job.partition("@")[0] if self._world.sabotage == "same_life" else job
         return max(self._toy.targets[known_as, sink].ledger, default=0)
+
+    def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
+        behind = [k for k in self._toy.targets[job, sink].ledger if k > checkpoint]
+        return f"checkpoints {behind}" if behind else ""
+
+    def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
+        self._toy.undo(job, sink, checkpoint)
 
     def _check(self, permit: CommitPermit, key: tuple[str, str, int], committables: Sequence[Committable]) -> bool:
         """What a completion record authorises, and nothing else. False: there is nothing left to do."""
@@ -110,7 +119,7 @@ class SimulatedSink(TwoPhaseSink):
 
     def abort(self, committables: Sequence[Committable]) -> None:
         for c in committables:
-            if c.data in self._toy.committed and not self._world.folder_set_back:
+            if c.data in self._toy.committed and not (self._world.folder_set_back or self._world.rolls_back):
                 self._world.fail(f"{c} is aborted, but a checkpoint committed it")
             self._toy.staged.pop(c.data, None)
 

@@ -94,6 +94,7 @@ class Target:
     rows: Counter[Visible] = field(default_factory=Counter)
     """All that were committed; of a sink that merges, too."""
     merged: dict[tuple[str, int], int] = field(default_factory=dict)
+    by_checkpoint: dict[int, list[Visible]] = field(default_factory=dict)
     given_up: Counter[Visible] = field(default_factory=Counter)
     """Rows that somebody gave up by hand."""
     forgotten: int = 0
@@ -112,6 +113,8 @@ class ToySink:
     targets: dict[tuple[str, str], Target] = field(default_factory=lambda: defaultdict(Target))
     """By job and sink."""
     committed: set[bytes] = field(default_factory=set)
+    undone: set[bytes] = field(default_factory=set)
+    """What was committed and taken back by a rollback."""
     refusals: float = 0.0
     """How many commits it will never take."""
     refused: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -126,11 +129,22 @@ class ToySink:
         rows = [row for c in committables for row in self.staged.pop(c.data)]
         self.targets[job, sink].given_up.update(rows)
 
-    def publish(self, job: str, sink: str, rows: list[Visible]) -> None:
+    def publish(self, job: str, sink: str, checkpoint: int, rows: list[Visible]) -> None:
         target = self.targets[job, sink]
         target.rows.update(rows)
+        target.by_checkpoint.setdefault(checkpoint, []).extend(rows)
         if sink == "merge":
             target.merged.update({(node, key): value for node, key, value in rows})
+
+    def undo(self, job: str, sink: str, behind: int) -> None:
+        """What checkpoints behind ``behind`` brought was never there."""
+        target = self.targets[job, sink]
+        kept = {k: rows for k, rows in target.by_checkpoint.items() if k <= behind}
+        for k in [k for k in target.ledger if k > behind]:
+            self.undone.update(target.ledger.pop(k))
+        target.rows, target.merged, target.by_checkpoint = Counter(), {}, {}
+        for k, rows in sorted(kept.items()):
+            self.publish(job, sink, k, rows)
 
     def copy_of(self, job: str, sink: str) -> Target:
         staged = {data: rows for data, rows in self.staged.items() if data.startswith(_staged_by(job, sink))}

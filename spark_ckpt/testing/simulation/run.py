@@ -21,6 +21,7 @@ from spark_ckpt.errors import (
     RefusedError,
     StorageNotWritableError,
 )
+from spark_ckpt.testing.simulation import _rolling_back
 from spark_ckpt.testing.simulation._changes import another_life, change_sources, visible
 from spark_ckpt.testing.simulation._folder import records_of
 from spark_ckpt.testing.simulation._on_call import on_call
@@ -97,6 +98,7 @@ def _run(world: World, scenario: Scenario) -> int:
         streaming = start <= len(scenario.stops) + 1 and world.rng.random() < scenario.streaming_rate
         here = world.now_at(location)
         change_sources(world, scenario, here)
+        _rolling_back.between_starts(world, scenario)
         at = between_starts(world, scenario, here)
         if at is not here or (here is not location and world.rng.random() < 0.5):
             location = at  # else it is started as ever

@@ -97,6 +97,8 @@ class Scenario:
     set_backs: int = 0
     """How often a target or the job's folder is still set back to an older copy."""
     may_set_back: bool = False
+    rollbacks: int = 0
+    """How often the job is still rolled back."""
     off: dict[str, Counter[Visible]] = field(default_factory=lambda: defaultdict(Counter))
     """By sink: rows that it has again, or lacks (below 0), as somebody accepted it."""
 
@@ -173,6 +175,7 @@ def make_scenario(rng: random.Random, sabotage: str = "", by_spark: bool = False
 def _with_set_backs(rng: random.Random, scenario: Scenario) -> None:
     """Of a job that stays what it is: how many rows each sink should have is known at any moment."""
     scenario.set_backs, scenario.may_set_back = rng.choice((1, 2, 3)), True
+    scenario.rollbacks = rng.choice((0, 1, 2))
     scenario.mode = EXACTLY_ONCE
     scenario.joins, scenario.leaves, scenario.lives, scenario.fork_rate = "", "", 0, 0.0
     scenario.callers = tuple(c for c in scenario.callers if not c.drain)

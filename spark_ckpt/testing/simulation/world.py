@@ -87,6 +87,10 @@ class World:
         """An older copy of the targets and the folder, if one was made."""
         self.folder_set_back = False
         """Its batch records may name what was committed since."""
+        self.rolled_back_to = 0
+        """The checkpoint of the last rollback, finished or not."""
+        self.rolls_back = False
+        """A command takes the job back: what it aborts may be committed, and not confirmed."""
         self.set_back: Any = None
         """What was set back, until a start goes on all the same."""
         self.went_on: Any = None

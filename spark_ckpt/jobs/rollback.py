@@ -1,0 +1,174 @@
+"""A job that goes back to a checkpoint, with its sinks; and what it had there. Driver, without Spark."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_ckpt import clock
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.hints import Hinting
+from spark_ckpt.jobs._io import JobIO
+from spark_ckpt.jobs._start_facts import newest_generation, read_damage
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.spec import SinkSpec
+from spark_ckpt.jobs.state import State
+from spark_ckpt.protocol.life import identity
+from spark_ckpt.protocol.records import UNDECIDED, CompletionRecord, GenerationRecord
+from spark_ckpt.protocol.recovery import AUTO, Refuse, SparkLocation, StartFacts
+from spark_ckpt.protocol.rollback import decide_rollback, newest_decided, roll_back
+from spark_ckpt.sinks.base import PastRows, TwoPhaseSink
+from spark_ckpt.types import CheckpointId
+
+
+@dataclass(frozen=True)
+class SinkBack:
+    """What becomes of a sink: ``undone`` goes (nothing if it stands there), or it is ``kept``, for that reason."""
+
+    sink: str
+    undone: str = ""
+    kept: str = ""
+
+    def __str__(self) -> str:
+        if self.kept:
+            return f"sink {self.sink}: stays as it is. {self.kept}"
+        return f"sink {self.sink}: {f'loses {self.undone}' if self.undone else 'stands there already'}"
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """What a rollback to ``checkpoint`` does, or did. ``sources``: where they stand then. Printed, it is a list."""
+
+    job: str
+    checkpoint: int
+    newest: int
+    sources: Mapping[str, Mapping[str, Any]]
+    sinks: tuple[SinkBack, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return not any(s.kept for s in self.sinks)
+
+    def __str__(self) -> str:
+        lines = [f"Job {self.job} goes back to checkpoint {self.checkpoint}. Its newest one is {self.newest}."]
+        lines += [f"  source {uid}: reads again from {dict(offset)}" for uid, offset in self.sources.items()]
+        return "\n".join([*lines, *(f"  {s}" for s in self.sinks)])
+
+
+def plan_rollback(records: JobRecords, job: str, checkpoint: int, sinks: Mapping[str, TwoPhaseSink]) -> Rollback:
+    """What :func:`run_rollback` would do. Asks the sinks, and changes nothing. Raises ``ConfigError`` if the job cannot
+    go back there."""
+    facts = _facts(records, 0)
+    found = decide_rollback(facts, checkpoint)
+    if isinstance(found, Refuse):
+        raise found.error()
+    me = identity(job, _life(facts))
+    named = dict.fromkeys([*(s for c in facts.completions for s in c.topology.sinks), *sinks])
+    backs = tuple(_back(name, me, checkpoint, sinks.get(name)) for name in named)
+    newest = max(c.checkpoint for c in facts.completions)
+    return Rollback(job, checkpoint, newest, found.sources, backs)
+
+
+def _back(name: str, job: str, checkpoint: int, sink: TwoPhaseSink | None) -> SinkBack:
+    if sink is None:
+        return SinkBack(name, kept="Where it writes to is not known here: give its options, or the sink itself")
+    try:
+        return SinkBack(name, sink.to_undo(job, name, CheckpointId(checkpoint)))
+    except InvalidInputError as refused:
+        return SinkBack(name, kept=str(refused))
+
+
+def run_rollback(records: JobRecords, plan: Rollback, sinks: tuple[SinkSpec, ...], partial: bool) -> None:
+    """Do what ``plan`` says. Raises ``InvalidInputError`` if some sink would stay ahead, unless ``partial``."""
+    if not (plan.is_whole or partial):
+        raise InvalidInputError(
+            f"{plan}\nThat is half a rollback: rows behind checkpoint {plan.checkpoint} would be written again to "
+            "sinks that keep them. Nothing was changed. If that is right, as for a sink that merges by key, say --partial "
+            "(partial=True); else set these targets back yourself first"
+        )
+    io = JobIO(plan.job, records.config, sinks, read_facts=lambda g: _facts(records, g))
+    last = newest_decided(_facts(records, 0))
+    assert last is not None  # it has a checkpoint
+    claim = GenerationRecord(
+        newest_generation(records) + 1,
+        UNDECIDED,
+        last.spark_location,
+        None,
+        clock.now_ms(),
+        last.topology,
+        last.life or uuid.uuid4().hex[:16],
+    )
+    back = tuple(s.sink for s in plan.sinks if not s.kept)
+    io.run(roll_back(plan.job, claim, plan.checkpoint, back, clock.now_ms()))
+
+
+def _facts(records: JobRecords, generation: int) -> StartFacts:
+    """Of the job as it is; ``generation`` 0: nobody claimed one yet."""
+    open_triggers = records.recorded().open_triggers()  # before the completions, as a start reads them
+    completions = tuple(records.completions())
+    generations = tuple(g for g in records.generations() if g.generation != generation)
+    decided = max((g for g in generations if g.origin > 0), key=lambda g: g.generation, default=None)
+    if decided is None or not completions:
+        raise InvalidInputError("expected a job with a completed checkpoint to roll back to, found none")
+    return StartFacts(
+        restore=AUTO,
+        location=SparkLocation(decided.spark_location),
+        topology=decided.topology,
+        generation=generation,
+        generations=generations,
+        completions=completions,
+        committed=records.confirmed([c.checkpoint for c in completions]),
+        open_triggers=open_triggers,
+        damage=read_damage(records, generation, completions),
+        abandoned=records.abandoned_pairs(),
+    )
+
+
+def _life(facts: StartFacts) -> str:
+    newest = newest_decided(facts)
+    return newest.life if newest is not None else ""
+
+
+class AsOf(Hinting):
+    """A job as it was at a checkpoint: the state of its operators, and the rows of its sinks. Nothing is read until a
+    method asks for it.
+
+    State is there while the checkpoint is retained; rows as long as the target keeps them.
+    """
+
+    def __init__(
+        self,
+        record: CompletionRecord,
+        state: Callable[[str], State],
+        sinks: Mapping[str, TwoPhaseSink],
+        job: str,
+    ) -> None:
+        self.record = record
+        self._state, self._sinks, self._job = state, sinks, job
+
+    def __repr__(self) -> str:
+        return f"AsOf({self.record.checkpoint})"
+
+    @property
+    def checkpoint(self) -> int:
+        return self.record.checkpoint
+
+    @property
+    def sources(self) -> dict[str, dict[str, Any]]:
+        """By uid, the offset that each stood at."""
+        return {uid: dict(offset) for uid, offset in self.record.sources.items()}
+
+    def state(self, uid: str) -> State:
+        """As :meth:`spark_ckpt.Job.state` at this checkpoint."""
+        return self._state(uid)
+
+    def sink(self, name: str) -> PastRows:
+        """What the target of sink ``name`` showed. Raises ``InvalidInputError`` if the job has no such sink, or its
+        target does not keep that."""
+        if name not in self._sinks:
+            raise InvalidInputError(
+                f"expected one of the sinks that are known here, {sorted(self._sinks)}, found {name!r}"
+            )
+        return self._sinks[name].as_of(self._job, name, CheckpointId(self.record.checkpoint))

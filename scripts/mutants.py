@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mutations import MUTATIONS, Mutation
+from mutations.rollback import FILES as ROLLBACK
 from mutations.savepoints import FILES as SAVEPOINTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -136,6 +137,8 @@ def _tests(file: str) -> tuple[str, ...]:
         return ("sinks/test_set_back.py",)
     if file in SAVEPOINTS:
         return _AS_THINGS
+    if file in ROLLBACK:
+        return ("storage/test_rollback.py",)
     own = {"jobs": _SHELL, "runtime": _SHELL, "storage": _STORAGE}.get(room, ("storage/test_damage.py",))
     return (*own, *(f"protocol/test_protocol_{name}.py" for name in _PROTOCOL))
 

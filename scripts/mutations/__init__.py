@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutations import protocol, savepoints, set_back, shell, sinks, start
+from mutations import protocol, rollback, savepoints, set_back, shell, sinks, start
 from mutations.mutation import Mutation
 
 MUTATIONS = (
@@ -11,6 +11,7 @@ MUTATIONS = (
     *set_back.MUTATIONS,
     *shell.MUTATIONS,
     *savepoints.MUTATIONS,
+    *rollback.MUTATIONS,
     *sinks.MUTATIONS,
 )
 

@@ -6,6 +6,7 @@ from mutations.mutation import Mutation
 
 _COMPLETE, _REFUSAL = "protocol/_complete.py", "protocol/_refusal.py"
 _START, _RECOVERY, _VIEW = "protocol/startup.py", "protocol/recovery.py", "protocol/_view.py"
+_FENCING = "protocol/_fencing.py"
 _PENDING, _DAMAGE, _TOPOLOGY = "protocol/pending.py", "protocol/damage.py", "protocol/topology.py"
 _LIFE, _LOST = "protocol/life.py", "protocol/lost_barriers.py"
 
@@ -62,15 +63,15 @@ MUTATIONS = (
         "while not (yield CreateGeneration(claim)):",
         "if not (yield CreateGeneration(claim)):",
     ),
-    Mutation(_START, "a still newer start wins", "if newest > facts.generation:", "if False:"),
+    Mutation(_FENCING, "a still newer start wins", "if newest > facts.generation:", "if False:"),
     Mutation(
         _START,
         "open triggers are voided",
-        "(yield from _void(decision.abort_triggers, claim.generation, now_ms))",
+        "(yield from void_triggers(decision.abort_triggers, claim.generation, now_ms))",
         "True",
     ),
     Mutation(
-        _START,
+        _FENCING,
         "what completed meanwhile is looked at again",
         "            return False\n        if found.record.generation",
         "            continue\n        if found.record.generation",

@@ -204,9 +204,9 @@ class CkptSession(Hinting):
     def as_of(self, checkpoint: int, job: str | None = None) -> CkptAsOf:
         """A job as it was at ``checkpoint``, a retained one: state of operators, offsets of sources, rows of sinks.
 
-        ``job`` is as with :meth:`state`. Sinks are those of the job's newest start, as its folder records them, without
-        secrets (``SPARK_CKPT_SINK_<ID>_<OPTION>`` in the environment has them). Raises ``InvalidInputError`` if there is
-        no such checkpoint::
+        ``job`` is as with :meth:`state`. Sinks are those of the job's newest start, as its folder records them,
+        without secrets (``SPARK_CKPT_SINK_<ID>_<OPTION>`` in the environment has them). Raises ``InvalidInputError`` if
+        there is no such checkpoint::
 
             then = ckpt.as_of(7)
             then.state("totals").df().show()

@@ -163,9 +163,6 @@ class JobIO:
         record: GenerationRecord = step.record
         self.records.store.replace(JobPaths.generation(record.generation), "generation", record.to_json())
 
-    def _Abandon(self, step: st.Abandon) -> None:
-        self.records.abandon(step.record)
-
     def _SetBackSink(self, step: st.SetBackSink) -> None:
         self._retry.call(lambda: self.sink(step.sink).roll_back(step.job, step.sink, step.checkpoint))
 

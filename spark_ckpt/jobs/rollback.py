@@ -85,8 +85,8 @@ def run_rollback(records: JobRecords, plan: Rollback, sinks: tuple[SinkSpec, ...
     if not (plan.is_whole or partial):
         raise InvalidInputError(
             f"{plan}\nThat is half a rollback: rows behind checkpoint {plan.checkpoint} would be written again to "
-            "sinks that keep them. Nothing was changed. If that is right, as for a sink that merges by key, say --partial "
-            "(partial=True); else set these targets back yourself first"
+            "sinks that keep them. Nothing was changed. If that is right, as for a sink that merges by key, say "
+            "--partial (partial=True); else set these targets back yourself first"
         )
     io = JobIO(plan.job, records.config, sinks, read_facts=lambda g: _facts(records, g))
     last = newest_decided(_facts(records, 0))

@@ -5,8 +5,8 @@ as a start's is: the job stands at ``restored_from`` now, and the next start goe
 own. ``to_set_back`` are the sinks whose targets are not back yet. While there are some, every start is refused.
 
 CreateGeneration (a claim), ReadStartFacts, CreateVoid (each open trigger; back to ReadStartFacts if one completed
-meanwhile), WriteGeneration (the decision), Abandon and AbortSink (what is complete behind the checkpoint, and not
-committed), SetBackSink (each sink), WriteGeneration (nothing is left to set back)
+meanwhile), WriteGeneration (the decision), AbortSink (what is complete behind the checkpoint, and not committed),
+SetBackSink (each sink), DropCheckpoint (each one behind it), WriteGeneration (nothing is left to set back)
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
+from spark_ckpt.errors import StorageUnavailableError
 from spark_ckpt.protocol._fencing import fence_start, void_triggers
 from spark_ckpt.protocol._start_decision import StartFacts
 from spark_ckpt.protocol.checkpoint_state import uncommitted
 from spark_ckpt.protocol.damage import refuse_state
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.publish import by_sink
-from spark_ckpt.protocol.records import REFUSED, AbandonedRecord, CompletionRecord, GenerationRecord
+from spark_ckpt.protocol.records import REFUSED, CompletionRecord, GenerationRecord, VoidRecord
 from spark_ckpt.protocol.steps import (
-    Abandon,
     AbortSink,
     CreateGeneration,
+    DropCheckpoint,
     ReadStartFacts,
     SetBackSink,
     Step,
+    StorageFailed,
     WriteGeneration,
 )
 from spark_ckpt.protocol.topology import Refuse
@@ -43,7 +45,8 @@ def roll_back(
 
     A crash anywhere: the same rollback again does the rest. Raises ``ConfigError`` if the job cannot go back there
     (nothing was changed but the claim), ``FencedError`` if a query starts at the same time, and what a sink raises:
-    then the targets ahead of it are back, and every start is refused until a rollback gets to its end.
+    then the targets ahead of it are back, and every start is refused until a rollback gets to its end. Raises
+    ``StorageUnavailableError`` likewise.
     """
     while not (yield CreateGeneration(claim)):
         claim = replace(claim, generation=claim.generation + 1)
@@ -59,25 +62,27 @@ def roll_back(
     record = _decided(facts, claim, found, sinks)
     yield WriteGeneration(record)
     # Stopped here or below: no start goes on. The same rollback again claims a newer generation, and does all of it.
-    for behind in uncommitted(facts.completions, facts.committed):
-        if behind.checkpoint > checkpoint:
-            # Of the checkpoint itself and those ahead of it, the next start commits what is missing, as ever.
-            yield from _give_up(behind, now_ms)
+    behind = [c for c in facts.completions if c.checkpoint > checkpoint]
+    for one in uncommitted(behind, facts.committed):
+        for sink, group in by_sink(one.committables):
+            # Nobody commits it any more. A driver that was halted in its commit finds it gone.
+            yield AbortSink(sink, group)
     for sink in sinks:
         yield SetBackSink(identity(job, record.life), sink, CheckpointId(checkpoint))
         # Stopped here, or in it: some targets are back and some are not. A sink that is back is asked again, and has
         # nothing to do.
+    for one in sorted(behind, key=lambda c: -c.checkpoint):
+        # Its rows are gone from the sinks, so nobody may restore it.
+        void = VoidRecord(one.checkpoint, record.generation, now_ms)
+        failed = yield DropCheckpoint(CheckpointId(one.checkpoint), void)
+        if isinstance(failed, StorageFailed):
+            raise StorageUnavailableError(
+                f"the rollback to checkpoint {checkpoint} is not finished: checkpoint {one.checkpoint} could not be "
+                f"removed, {failed.reason}. Run it again when the storage answers; no start goes on before"
+            )
     done = replace(record, to_set_back=())
     yield WriteGeneration(done)
     return done
-
-
-def _give_up(behind: CompletionRecord, now_ms: int) -> Generator[Step, Any, None]:
-    """A commit of it would bring back what the rollback takes away."""
-    for sink, group in by_sink(behind.committables):
-        yield Abandon(AbandonedRecord(behind.checkpoint, sink, len(group), now_ms))
-        # Stopped here: what is staged is left to gc.
-        yield AbortSink(sink, group)  # so that a driver that was halted in its commit cannot make it visible
 
 
 def decide_rollback(facts: StartFacts, checkpoint: int) -> CompletionRecord | Refuse:

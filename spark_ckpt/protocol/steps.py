@@ -16,7 +16,6 @@ from typing import Any
 
 from spark_ckpt.protocol.events import Flushed, GroupManifest
 from spark_ckpt.protocol.records import (
-    AbandonedRecord,
     AbortedRecord,
     BatchRecord,
     CommittedRecord,
@@ -79,13 +78,6 @@ class WriteGeneration:
     """Write ``generations/g``, replacing this generation's own claim. Result: None."""
 
     record: GenerationRecord
-
-
-@dataclass(frozen=True)
-class Abandon:
-    """Create ``abandoned/K-sink`` if absent. Result: None."""
-
-    record: AbandonedRecord
 
 
 @dataclass(frozen=True)
@@ -364,7 +356,6 @@ Step = (
     | PutBack
     | CreateVoid
     | WriteGeneration
-    | Abandon
     | SetBackSink
     | AwaitApproval
     | BringSources

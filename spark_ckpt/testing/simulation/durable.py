@@ -141,7 +141,9 @@ class ToySink:
         target = self.targets[job, sink]
         kept = {k: rows for k, rows in target.by_checkpoint.items() if k <= behind}
         for k in [k for k in target.ledger if k > behind]:
-            self.undone.update(target.ledger.pop(k))
+            data = set(target.ledger.pop(k))
+            self.undone |= data
+            self.committed -= data
         target.rows, target.merged, target.by_checkpoint = Counter(), {}, {}
         for k, rows in sorted(kept.items()):
             self.publish(job, sink, k, rows)

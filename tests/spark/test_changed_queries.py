@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -291,3 +294,32 @@ def test_a_source_is_sent_elsewhere_once_and_everything_else_stays(
     with pytest.raises(ConfigError, match=r"startingFrom: expected an offset of source 'files'"):
         run(startingFrom={"left": {"nothing": 1}})
     assert run() == [("a", 8, 2132), ("b", 2, 11)]
+def test_a_job_that_was_rolled_back_goes_on_with_the_same_command(
+    ckpt: Any, spark: Any, inputs: tuple[Input, Input], job: Job, tmp_path: Path, caplog: Any
+) -> None:
+    """State, offsets and both sinks are where they were, and the rows behind come once again."""
+    a, _ = inputs
+    table = f"sqlite:///{tmp_path}/x.db"
+
+    def run() -> Any:
+        writer = totals(read(ckpt, a, "left")).writeStream.format("delta").queryName("job")
+        writer = writer.option("path", str(tmp_path / "delta")).option("mergeKeys", "k").trigger(availableNow=True)
+        query = writer.alsoTo("sql", url=table, table="t", checkpointColumn="came_with").start()
+        assert query.awaitTermination(DEADLINE_S)
+        return query
+
+    for value in (1, 10, 100):
+        a.add(("a", value))
+        run()
+    found = ckpt.as_of(2, "job")
+    assert found.state("totals").get("a") == [{"k": "a", "n": 2, "total": 11}]
+    assert [tuple(r) for r in found.df("delta").collect()] == [("a", 2, 11)]
+    assert [r["total"] for r in found.df("sql").orderBy("n").collect()] == [1, 11]
+    done = run().job.rollback(1)
+    assert (done.is_whole, done.newest) == (True, 3)
+    assert DeltaTable(str(tmp_path / "delta")).to_pyarrow_table().to_pylist() == [{"k": "a", "n": 1, "total": 1}]
+    run()
+    assert "the job was rolled back to checkpoint 1" in caplog.text
+    assert DeltaTable(str(tmp_path / "delta")).to_pyarrow_table().to_pylist() == [{"k": "a", "n": 3, "total": 111}]
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
+        assert database.execute("SELECT n, total FROM t ORDER BY came_with").fetchall() == [(1, 1), (3, 111)]

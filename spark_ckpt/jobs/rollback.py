@@ -13,6 +13,7 @@ from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs._io import JobIO
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
 from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.sink_records import recorded_ids
 from spark_ckpt.jobs.spec import SinkSpec
 from spark_ckpt.jobs.state import State
 from spark_ckpt.protocol.life import identity
@@ -65,7 +66,8 @@ def plan_rollback(records: JobRecords, job: str, checkpoint: int, sinks: Mapping
     if isinstance(found, Refuse):
         raise found.error()
     me = identity(job, _life(facts))
-    named = dict.fromkeys([*(s for c in facts.completions for s in c.topology.sinks), *sinks])
+    had = (s for c in facts.completions for s in c.topology.sinks)
+    named = dict.fromkeys([*had, *recorded_ids(records), *sinks])  # of the plain plugin only the latter are known
     backs = tuple(_back(name, me, checkpoint, sinks.get(name)) for name in named)
     newest = max(c.checkpoint for c in facts.completions)
     return Rollback(job, checkpoint, newest, found.sources, backs)

@@ -310,12 +310,12 @@ def test_a_job_that_was_rolled_back_goes_on_with_the_same_command(
 
     for value in (1, 10, 100):
         a.add(("a", value))
-        run()
+        query = run()
     found = ckpt.as_of(2, "job")
     assert found.state("totals").get("a") == [{"k": "a", "n": 2, "total": 11}]
     assert [tuple(r) for r in found.df("delta").collect()] == [("a", 2, 11)]
     assert [r["total"] for r in found.df("sql").orderBy("n").collect()] == [1, 11]
-    done = run().job.rollback(1)
+    done = query.job.rollback(1)
     assert (done.is_whole, done.newest) == (True, 3)
     assert DeltaTable(str(tmp_path / "delta")).to_pyarrow_table().to_pylist() == [{"k": "a", "n": 1, "total": 1}]
     run()

@@ -232,7 +232,7 @@ class TwoPhaseSink(ABC):
         return None
 
     def as_of(self, job: str, sink: str, checkpoint: CheckpointId) -> PastRows:
-        """Driver, at any time: what the target showed when ``checkpoint`` of ``job`` was the newest that it had.
+        """Driver, at any time: what the target showed of ``sink`` when ``checkpoint`` of ``job`` was its newest.
 
         Raises ``InvalidInputError`` if it does not keep that.
         """
@@ -240,7 +240,7 @@ class TwoPhaseSink(ABC):
 
     def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
         """Driver, while the job is stopped: what :meth:`roll_back` would take away, in words; nothing if the target
-        shows no checkpoint behind ``checkpoint``. Makes and changes nothing.
+        shows no checkpoint of ``job`` and ``sink`` behind ``checkpoint``. Makes and changes nothing.
 
         Raises ``InvalidInputError`` with the reason if the target cannot be set back: then it keeps what it has.
         """
@@ -251,7 +251,8 @@ class TwoPhaseSink(ABC):
         raise InvalidInputError(f"{self!r} keeps {holds}: it cannot take them back")
 
     def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
-        """Driver, while the job is stopped: set the target back to what it showed at ``checkpoint`` of ``job``.
+        """Driver, while the job is stopped: set the target back to what it showed of ``sink`` at ``checkpoint``
+        of ``job``.
 
         Called where :meth:`to_undo` says what goes. Idempotent: called again after a crash, it does the rest, and
         nothing if it was done. :meth:`newest_checkpoint` says ``checkpoint``, or an older one, behind it. Later commits

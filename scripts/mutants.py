@@ -139,7 +139,9 @@ def _tests(file: str) -> tuple[str, ...]:
         return _AS_THINGS
     if file in ROLLBACK:
         return ("storage/test_rollback.py",)
-    own = {"jobs": _SHELL, "runtime": _SHELL, "storage": _STORAGE}.get(room, ("storage/test_damage.py",))
+    own = {"jobs": _SHELL, "runtime": _SHELL, "storage": _STORAGE}.get(
+        room, ("storage/test_damage.py", "storage/test_rollback.py")
+    )
     return (*own, *(f"protocol/test_protocol_{name}.py" for name in _PROTOCOL))
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from spark_ckpt.errors import CkptError
     from spark_ckpt.jobs.hooks import CheckpointHooks
     from spark_ckpt.jobs.job import Job, job
+    from spark_ckpt.jobs.requests import Requested
     from spark_ckpt.jobs.rollback import AsOf, Rollback
     from spark_ckpt.jobs.savepoint import Savepoint, savepoint, savepoints
     from spark_ckpt.jobs.state import State
@@ -62,6 +63,7 @@ __all__ = [
     "Job",
     "JobConfig",
     "PastRows",
+    "Requested",
     "RestorePlan",
     "Rollback",
     "Savepoint",
@@ -88,6 +90,7 @@ _MODULES = {
     "AsOf": "jobs.rollback",
     "CkptAsOf": "api.state",
     "PastRows": "sinks.base",
+    "Requested": "jobs.requests",
     "Rollback": "jobs.rollback",
     "CallContext": "state.functions.base",
     "CheckpointHooks": "jobs.hooks",

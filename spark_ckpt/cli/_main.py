@@ -142,13 +142,35 @@ def savepoint(
         int | None,
         typer.Option("--from", metavar="CHECKPOINT", help="Copy this retained checkpoint. The job need not run."),
     ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Do not wait: print an id, for `spark-ckpt requested`.")
+    ] = False,
     timeout: Timeout = 600.0,
     storage: Storage = None,
 ) -> None:
     """Ask the running job for a savepoint, and wait until it is complete."""
     with errors():
+        if detach:
+            typer.echo(open_job(dir, job, storage).request_savepoint(path, timeout))
+            return
         done = open_job(dir, job, storage).savepoint(path, timeout, _say, from_)
     typer.echo(f"savepoint of checkpoint {done} is complete: {path}")
+
+
+@app.command()
+def requested(
+    dir: Dir,
+    job: Name,
+    request: Annotated[str, typer.Argument(help="What `savepoint --detach` printed.")],
+    storage: Storage = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what became of a savepoint that was asked for with --detach. Exit code 1 if it failed."""
+    with errors():
+        found = open_job(dir, job, storage).requested(request)
+    typer.echo(json_text(found) if as_json else found)
+    if found.state == "failed":
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -19,7 +19,7 @@ from spark_ckpt.jobs._unheard import Unheard
 from spark_ckpt.jobs._verify import verify_job
 from spark_ckpt.jobs.heartbeat import require_stopped
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.jobs.requests import ask
+from spark_ckpt.jobs.requests import Requested, RequestWatch, ask, leave_request
 from spark_ckpt.jobs.rollback import AsOf, Rollback, plan_rollback, run_rollback
 from spark_ckpt.jobs.sink_records import by_sink, find_sinks, recorded_ids
 from spark_ckpt.jobs.spec import SinkSpec, job_url, sink_place, with_job_storage
@@ -181,6 +181,20 @@ class Job(Hinting):
             return self._ask(path, False, timeout_s, progress)
         copy_retained(self.name, self.records, checkpoint, path)
         return checkpoint
+
+    def request_savepoint(self, path: str, timeout_s: float = 3600.0) -> str:
+        """As :meth:`savepoint`, without waiting: returns an id to ask :meth:`requested` for.
+
+        The job begins it within ``timeout_s`` seconds, or never. Raises ``InvalidInputError`` if no driver runs the
+        job, or if ``path`` is not free.
+        """
+        Unheard(self.records, self.name, timeout_s, lambda _: None).require_heard()
+        return leave_request(self.records, SAVEPOINT, path, False, timeout_s)
+
+    def requested(self, request: str) -> Requested:
+        """What became of ``request``, an id of :meth:`request_savepoint`, for a day: ``state`` is ``open``,
+        ``complete`` or ``failed``. Raises ``InvalidInputError`` if nothing is known of it."""
+        return RequestWatch(self.records, request).look()
 
     def stop(
         self,

@@ -138,6 +138,15 @@ def drop_old_answers(store: RecordStore, before_ms: int) -> None:
             store.delete(JobPaths.answer(request))
 
 
+def leave_request(
+    records: JobRecords, kind: str, target: str | None, terminal: bool, timeout_s: float, drain: bool = False
+) -> str:
+    """:func:`create_request`. Raises ``InvalidInputError`` if ``target`` is not free; then the job is not asked."""
+    if target is not None:
+        require_free(RecordStore(target, records.store.storage_options, records.store.folder.retry), records.store.url)
+    return create_request(records.store, kind, target, terminal, timeout_s, drain)
+
+
 def ask(
     records: JobRecords,
     kind: str,
@@ -156,44 +165,92 @@ def ask(
     own.
     """
     deadline = time.monotonic() + timeout_s
-    if target is not None:
-        require_free(RecordStore(target, records.store.storage_options, records.store.folder.retry), records.store.url)
-    request = create_request(records.store, kind, target, terminal, timeout_s, drain)
+    request = leave_request(records, kind, target, terminal, timeout_s, drain)
     try:
-        answer = _wait(records, request, deadline, alive)
+        found = _wait(RequestWatch(records, request), deadline, alive)
     except BaseException as e:
         said = withdraw_request(records.store, request, f"whoever asked for it stopped waiting: {type(e).__name__}")
         # The job was quicker: its answer stands.
         if said.checkpoint is None or not isinstance(e, CheckpointFailedError):
             raise
-        answer = said
-    if answer.error is not None:
-        raise InvalidInputError(
-            f"the savepoint was not written, and checkpoint {answer.checkpoint} is complete without it: {answer.error}"
-        )
-    assert answer.checkpoint is not None
-    return answer.checkpoint
+        found = _answered(request, said)
+    if found.unwritten:
+        raise InvalidInputError(found.error)
+    assert found.checkpoint is not None
+    return found.checkpoint
 
 
-def _wait(records: JobRecords, request: str, deadline: float, alive: Callable[[], None]) -> Answer:
-    """The job's answer, once the checkpoint is confirmed as committed."""
-    taken: int | None = None
-    seen: set[int] = set()
-    while time.monotonic() < deadline:
+OPEN, COMPLETE, FAILED = "open", "complete", "failed"
+
+
+@dataclass(frozen=True)
+class Requested:
+    """What became of a request: ``state`` is ``open``, ``complete`` or ``failed``. ``checkpoint``: the one that answers
+    it, as far as it has begun. ``error``: why it failed; ``unwritten``: only the savepoint did, the checkpoint is
+    complete."""
+
+    request: str
+    state: str
+    checkpoint: int | None = None
+    error: str | None = None
+    unwritten: bool = False
+
+    def __str__(self) -> str:
+        at = "" if self.checkpoint is None else f", checkpoint {self.checkpoint}"
+        return f"{self.state}{at}{'' if self.error is None else f': {self.error}'}"
+
+
+class RequestWatch:
+    """Looks what became of ``request``, again and again: each trigger is read once."""
+
+    def __init__(self, records: JobRecords, request: str) -> None:
+        self._records, self.request = records, request
+        self._taken: int | None = None
+        self._seen: set[int] = set()
+
+    def look(self) -> Requested:
+        """Raises ``InvalidInputError`` if nothing is known of such a request."""
+        records, request = self._records, self.request
         answer = read_answer(records.store, request)
-        if answer is not None and answer.checkpoint is None:
-            raise CheckpointFailedError(f"request {request} was withdrawn: {answer.error}")
         if answer is not None and records.newest_committed() >= (answer.checkpoint or 0):
-            return answer
-        for k in records.ids("triggers") if taken is None else ():
-            trigger = records.trigger(k) if k not in seen else None
-            seen.add(k)
-            taken = k if trigger is not None and trigger.request == request else taken
+            return _answered(request, answer)
+        taken = self._trigger()
         gone = records.aborted(taken) if taken is not None else None
         if gone is not None:
-            raise CheckpointFailedError(f"checkpoint {taken} was aborted: {gone.reason}")
+            return Requested(request, FAILED, taken, f"checkpoint {taken} was aborted: {gone.reason}")
+        if answer is None and taken is None and not records.store.exists(JobPaths.request(request)):
+            raise InvalidInputError(f"expected a request to this job of the last day, found {request!r}")
+        return Requested(request, OPEN, taken)
+
+    def _trigger(self) -> int | None:
+        """The checkpoint that took it up."""
+        for k in self._records.ids("triggers") if self._taken is None else ():
+            trigger = self._records.trigger(k) if k not in self._seen else None
+            self._seen.add(k)
+            self._taken = k if trigger is not None and trigger.request == self.request else self._taken
+        return self._taken
+
+
+def _answered(request: str, answer: Answer) -> Requested:
+    if answer.checkpoint is None:
+        return Requested(request, FAILED, None, f"request {request} was withdrawn: {answer.error}")
+    if answer.error is None:
+        return Requested(request, COMPLETE, answer.checkpoint)
+    error = f"the savepoint was not written, and checkpoint {answer.checkpoint} is complete without it: {answer.error}"
+    return Requested(request, FAILED, answer.checkpoint, error, unwritten=True)
+
+
+def _wait(watch: RequestWatch, deadline: float, alive: Callable[[], None]) -> Requested:
+    """The job's answer, once the checkpoint is confirmed as committed."""
+    while time.monotonic() < deadline:
+        found = watch.look()
+        if found.state == COMPLETE or found.unwritten:
+            return found
+        if found.state == FAILED:
+            raise CheckpointFailedError(found.error)
         alive()
         time.sleep(_POLL_S)
     raise CheckpointFailedError(
-        f"request {request} was not answered in time and is withdrawn; is the query running and not stuck in a batch?"
+        f"request {watch.request} was not answered in time and is withdrawn; is the query running and not stuck in a "
+        "batch?"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -9,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
 from spark_ckpt.jobs._unheard import Unheard
@@ -218,3 +221,39 @@ def test_old_answers_go_and_never_leave_their_request_open(records: JobRecords) 
     drop_old_answers(records.store, int(old[:13]) + 1)
     assert read_answer(records.store, old) is None
     assert open_requests(records.store) == []
+
+
+def test_a_savepoint_that_nobody_waits_for_is_asked_after_by_its_id(tmp_path: Path) -> None:
+    job = Job(JobConfig(dir=str(tmp_path)), "job")
+    target = str(tmp_path / "savepoint")
+    with pytest.raises(InvalidInputError, match="no driver"):
+        job.request_savepoint(target)
+    runs(job.records)
+    request = job.request_savepoint(target)
+    assert str(job.requested(request)) == "open"
+    take_up(job.records, request)
+    assert (job.requested(request).state, job.requested(request).checkpoint) == ("open", 1)
+    answer_request(job.records.store, request, Answer(1))
+    assert job.requested(request).state == "open", "it is not confirmed yet"
+    confirm(job.records)
+    assert str(job.requested(request)) == "complete, checkpoint 1"
+    for answer, told in (
+        (Answer(1, "disk full"), "complete without it: disk full"),
+        (Answer(None, "gone"), "withdrawn"),
+    ):
+        other = job.request_savepoint(target)
+        answer_request(job.records.store, other, answer)
+        assert told in str(job.requested(other))
+    with pytest.raises(InvalidInputError, match="of the last day"):
+        job.requested("none")
+
+
+def test_the_command_prints_the_id_and_what_became_of_it(tmp_path: Path) -> None:
+    runs(Job(JobConfig(dir=str(tmp_path)), "job").records)
+    asked = CliRunner().invoke(app, ["savepoint", str(tmp_path), "job", str(tmp_path / "there"), "--detach"])
+    request = asked.output.strip()
+    found = CliRunner().invoke(app, ["requested", str(tmp_path), "job", request, "--json"])
+    assert json.loads(found.output)["state"] == "open"
+    withdraw_request(Job(JobConfig(dir=str(tmp_path)), "job").records.store, request, "for a test")
+    found = CliRunner().invoke(app, ["requested", str(tmp_path), "job", request])
+    assert (found.exit_code, "withdrawn" in found.output) == (1, True)

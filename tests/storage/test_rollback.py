@@ -16,6 +16,7 @@ from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError
 from spark_ckpt.faults import heard_by
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.spec import SinkSpec
+from spark_ckpt.protocol.permit import permit_for
 from spark_ckpt.sinks import memory
 from spark_ckpt.sinks.memory import MemorySink
 from spark_ckpt.types import CheckpointId
@@ -156,8 +157,14 @@ def test_what_is_complete_behind_it_and_not_committed_never_comes(root: Path) ->
         job.start()
         job.step(True)
     assert len(rows(root)) == 21
+    pending = job.records.completion(4)
+    assert pending is not None
     WholeJob(root).job.rollback(2)
     assert len(rows(root)) == 14
+    with pytest.raises(CkptError, match="missing"):  # as by a driver that was halted in its commit
+        job.sinks[0].make().commit(
+            permit_for(pending, job.run.identity, None), [c for c in pending.committables if c.sink == "appended"]
+        )
     job = goes_on(root)
     job.check(doubles=False)
     assert job.job.gc() is not None

@@ -70,7 +70,7 @@ def test_a_table_that_never_stops_changing_fails_the_commit_and_loses_nothing(
     sink = make(path, mergeKeys="k")
     staged = stage(sink, [(1, "ours")])
     sink.on_step = lambda _: write_deltalake(path, table_of([(2, "theirs")]), mode="append")
-    with pytest.raises(RetryableError, match="start the query again"):
+    with pytest.raises(RetryableError, match="Start the query again"):
         sink.commit(permit(1), staged)
     make(path, mergeKeys="k").commit(permit(1), staged)
     assert (1, "ours") in [(r["k"], r["v"]) for r in rows(path)]

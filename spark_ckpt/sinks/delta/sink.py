@@ -36,7 +36,7 @@ from spark_ckpt.sinks._options import (
 )
 from spark_ckpt.sinks._partitions import PartitionedWriter, Values, check_partitions, without
 from spark_ckpt.sinks.base import Part, PastRows, SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.sinks.delta._as_of import Standing, standing_at
+from spark_ckpt.sinks.delta._as_of import Standing, opened_at, rows_of, standing_at
 from spark_ckpt.sinks.delta._fitting import (
     added,
     check_cases,
@@ -283,40 +283,46 @@ class DeltaSink(TwoPhaseSink):
 
     def as_of(self, job: str, sink: str, checkpoint: CheckpointId) -> PastRows:
         with self._errors("looking for the version of a checkpoint"):
-            version = self._standing(self._table.open(), job, sink, checkpoint).version
-        return PastRows(f"version {version}", lambda: self._rows_at(version))
+            table = self._table.open()
+            version = self._standing(table, job, sink, checkpoint).version
+            then = opened_at(table, version, self._files(), self._storage, self._shown)
+            return PastRows(f"version {version}", rows_of(then, self._shown))
 
-    def _rows_at(self, version: int) -> pa.RecordBatchReader:
-        with self._errors(f"reading version {version}"):
-            table = DeltaTable(self._path, version=version, storage_options=self._storage)
-            return table.to_pyarrow_dataset().scanner().to_reader()
+    @property
+    def _shown(self) -> str:
+        return f"Delta table {redact_url(self._path)}"
 
     def _standing(self, table: DeltaTable, job: str, sink: str, checkpoint: int) -> Standing:
-        shown = f"Delta table {redact_url(self._path)}"
-        return standing_at(self._files(), table.version(), f"{job}/{sink}", checkpoint, shown)
+        return standing_at(self._files(), table.version(), f"{job}/{sink}", checkpoint, self._shown)
 
     def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
         with self._errors("looking for the version of a checkpoint"):
-            found = self._standing(self._table.open(), job, sink, checkpoint)
+            found = self._to_undo(self._table.open(), job, sink, checkpoint)
+        return str(found) if found.undone else ""
+
+    def _to_undo(self, table: DeltaTable, job: str, sink: str, checkpoint: int) -> Standing:
+        """Raises ``InvalidInputError`` unless the table can be restored to it."""
+        found = self._standing(table, job, sink, checkpoint)
         if found.others:
             versions = ", ".join(map(str, found.others))
             raise InvalidInputError(
-                f"Delta table {redact_url(self._path)}: somebody else changed rows in its version(s) {versions}, which "
-                f"going back to version {found.version} would undo, too. If that is right, restore it yourself: "
-                f"RESTORE TABLE ... TO VERSION AS OF {found.version}"
+                f"{self._shown}: somebody else changed rows in its version(s) {versions}, which going back to version "
+                f"{found.version} would undo, too. If that is right, restore it yourself: RESTORE TABLE ... TO VERSION "
+                f"AS OF {found.version}"
             )
-        told = f"checkpoint(s) {', '.join(map(str, found.undone))}, back to version {found.version}"
-        return told if found.undone else ""
+        if found.undone:
+            check_rules(redact_url(self._path), table, "a rollback")
+            opened_at(table, found.version, self._files(), self._storage, self._shown)
+        return found
 
     def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
         def restore(table: DeltaTable) -> None:
-            found = self._standing(table, job, sink, checkpoint)
+            found = self._to_undo(table, job, sink, checkpoint)
             if found.undone:
                 # A crash before the version is written: nothing happened. Behind it: nothing is left to undo.
                 table.restore(found.version)
 
-        if self.to_undo(job, sink, checkpoint):
-            self._until_no_conflict(restore)
+        self._until_no_conflict(restore, "going back failed", "Run the rollback again")
         if self._local:
             durable.sync_newest_delta(self._path)
 
@@ -371,7 +377,12 @@ class DeltaSink(TwoPhaseSink):
     def _told(self, error: Exception) -> str:
         return redact(str(error), secret_values(self._storage))
 
-    def _until_no_conflict(self, apply: Callable[[DeltaTable], None]) -> None:
+    def _until_no_conflict(
+        self,
+        apply: Callable[[DeltaTable], None],
+        failed: str = "the commit failed",
+        way: str = "Start the query again: it commits what is missing",
+    ) -> None:
         pauses = _RETRY.pauses()
         for _ in range(_COMMIT_TRIES):
             try:
@@ -379,14 +390,11 @@ class DeltaSink(TwoPhaseSink):
             except CommitFailedError as error:
                 last = self._told(error)
             except (DeltaError, OSError) as error:
-                raise RetryableError(
-                    f"Delta table {self._path}: the commit failed: {self._told(error)}. Start the query again: it "
-                    "commits what is missing"
-                ) from None
+                raise RetryableError(f"Delta table {self._path}: {failed}: {self._told(error)}. {way}") from None
             _RETRY.sleep(next(pauses))
         raise RetryableError(
             f"Delta table {self._path}: {_COMMIT_TRIES} commits met a conflict, the last one: {last}. Nothing was "
-            "committed; start the query again"
+            f"committed. {way}"
         )
 
     def _remove(self, names: Sequence[str]) -> list[str]:

@@ -51,6 +51,10 @@ def generation(number, origin=None, location="file:/spark", restored_from=None, 
     return GenerationRecord(number, number if origin is None else origin, location, restored_from, 0, topology)
 
 
+def batches_of(origin, numbers):
+    return tuple(BatchRecord(origin, batch, origin) for batch in numbers)
+
+
 def facts(**changes):
     """Generation 1 ran at file:/spark and completed checkpoints 1 to 3; generation 9 starts."""
     done = tuple(completion(k) for k in (1, 2, 3))
@@ -163,8 +167,10 @@ def test_a_checkpoint_the_line_stands_at_and_that_is_gone_is_not_replaced_by_ano
 
 
 def test_an_imported_savepoint_is_restored_by_a_job_without_history():
-    imported = replace(as_savepoint(completion(6, committables=[staged("a", 6)])), checkpoint=7)
-    assert (imported.origin, imported.committables) == (0, ())
+    savepoint = replace(completion(6, committables=[staged("a", 6)]), finished_weight=3, triggered_by=5)
+    imported = replace(as_savepoint(savepoint), checkpoint=7)
+    assert (imported.origin, imported.batch, imported.batches_from, imported.committables) == (0, -1, 0, ())
+    assert (imported.finished_weight, imported.triggered_by) == (0, 0), "of another job's inputs and generations"
     decision = decide_start(StartFacts("auto", EMPTY, TOPOLOGY, 1, (), (imported,), frozenset({7})))
     assert isinstance(decision, RestoreFrom)
     assert (decision.checkpoint.checkpoint, decision.commit) == (7, ())
@@ -172,8 +178,9 @@ def test_an_imported_savepoint_is_restored_by_a_job_without_history():
 
 def test_a_sink_that_still_has_to_commit_must_be_there():
     pending = completion(3, committables=[staged("a", 3, "removed")])
-    decision = decide_start(facts(completions=(pending,), committed=frozenset()))
-    assert refused(decision, "removed", "start once with").topology
+    for restore in ("auto", "none"):
+        decision = decide_start(facts(restore=restore, completions=(pending,), committed=frozenset()))
+        assert refused(decision, "removed", "start once with").topology
 
 
 # --- the same location -----------------------------------------------------------------------------------------
@@ -268,8 +275,10 @@ def test_a_location_that_was_set_back_is_refused():
     ],
 )
 def test_a_changed_query_whose_location_cannot_be_left_is_refused(changed, text):
-    decision = decide_start(facts(location=HERE, topology=replace(TOPOLOGY, **changed)))
-    assert refused(decision, text, "expected", "found").topology
+    here = facts(location=HERE, topology=replace(TOPOLOGY, **changed))
+    assert refused(decide_start(here), text, "expected", "found").topology
+    nothing = replace(here, may_move=True, completions=(), committed=frozenset(), batches=batches_of(1, range(6)))
+    assert refused(decide_start(nothing), text).topology, "there is no checkpoint to go on from elsewhere"
 
 
 @pytest.mark.parametrize(

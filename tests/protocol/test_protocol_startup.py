@@ -213,11 +213,12 @@ def test_a_checkpoint_whose_record_is_damaged_is_put_back_from_its_copy_and_rest
     assert job.records.completions() == {1: job.done}
 
 
-def test_a_taken_number_is_skipped():
+def test_numbers_that_are_taken_are_skipped():
     job = Folder()
+    job.records.put("generations", 2, GenerationRecord(2, 0, "spark1", None, 0, TOPOLOGY))
     claim = GenerationRecord(1, 0, "spark1", None, 0, TOPOLOGY)
     shell = Shell(job, TOPOLOGY, Location("spark1"))
-    assert job.run(start_job("job", claim, 7), shell).generation.generation == 2
+    assert job.run(start_job("job", claim, 7), shell).generation.generation == 3
 
 
 def test_a_still_newer_start_wins():

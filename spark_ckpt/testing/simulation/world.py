@@ -228,6 +228,7 @@ class World:
     def drive(self, work: Callable[[], Any]) -> Any:
         """Run a driver to its end; raises what it raised, and ``Crash`` if it stops or is halted."""
         self.process = process = Process(work)
+        self._writing = None  # what a driver that was halted was writing is not this one's
         process.go()
         self.process = None
         if self.broken is not None:
@@ -254,9 +255,10 @@ class World:
     def _move(self, zombie: Process) -> None:
         self.zombies_moved += 1
         self.seen["a halted driver moves"] += 1
-        live, self.process, self.moving = self.process, zombie, zombie
+        live, self.process, self.moving, writing = self.process, zombie, zombie, self._writing
         zombie.go()
-        self.process, self.moving = live, None
+        # Halted in a write, perhaps, which is not torn when the other driver stops: this one goes on with it.
+        self.process, self.moving, self._writing = live, None, writing
         if not zombie.done:
             return
         self.log("a halted driver ends", repr(zombie.error))

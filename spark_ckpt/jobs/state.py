@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,8 @@ def _value(name: str, value: Any, kind: pa.DataType) -> pa.Array:
     try:
         if isinstance(value, str) and not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             return pa.array([value]).cast(kind)
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            value = value.astimezone(timezone.utc)  # Arrow may pass over the zone: PYARROW_IGNORE_TIMEZONE
         return pa.array([value], kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise InvalidInputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -198,11 +199,17 @@ def together(made: dict[str, DataFrame]) -> DataFrame:
     return first
 
 
+TOGETHER = 14
+"""Programs in one query: a start of each would take minutes, and Spark's planner takes longer the longer a union is."""
+
+
 def test_rows_of_every_kind_of_node_are_those_of_spark(orders: Orders, tmp_path: Path) -> None:
-    """All in one query: a start of each would take minutes."""
-    streams = together({name: orders.of_stream(program) for name, program in PROGRAMS.items()})
-    tables = together({name: orders.of_table(program) for name, program in PROGRAMS.items()})
-    assert orders.run(streams, tmp_path / "together", "update") == ordered([tuple(row) for row in tables.collect()])
+    for begin in range(0, len(PROGRAMS), TOGETHER):
+        some = dict(itertools.islice(PROGRAMS.items(), begin, begin + TOGETHER))
+        streams = together({name: orders.of_stream(program) for name, program in some.items()})
+        tables = together({name: orders.of_table(program) for name, program in some.items()})
+        found = orders.run(streams, tmp_path / f"from {begin}", "update")
+        assert found == ordered([tuple(row) for row in tables.collect()])
 
 
 LEAVING: dict[str, frozenset[Leaves]] = {

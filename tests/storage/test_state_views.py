@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -49,6 +51,19 @@ def test_the_state_of_a_savepoint_is_what_a_delta_reader_sees_and_each_key_is_fo
         assert sorted(state.get(*key), key=repr) == mine
         assert sorted(state.get(**dict(zip(keys, key, strict=True))), key=repr) == mine
     assert len(state.pandas()) == len(rows)
+
+
+def test_a_key_that_is_a_time_is_found_in_any_zone_and_where_pandas_on_spark_was_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has Arrow pass over the zones of Python's times."""
+    monkeypatch.setenv("PYARROW_IGNORE_TIMEZONE", "1")
+    state = spark_ckpt.savepoint(str(KEPT / "0.1.0/appended")).state("aggregate-0")
+    (row, *_) = state.arrow().to_pylist()
+    times = [k for k in state._key_columns(state._manifest()) if isinstance(row[k], datetime)]
+    key = {k: row[k] for k in state._key_columns(state._manifest())}
+    assert times
+    assert state.get(**{**key, **{k: row[k].astimezone(ZoneInfo("Asia/Kolkata")) for k in times}}) == [row]
 
 
 @pytest.mark.parametrize("path", SAVEPOINTS, ids=name_of)

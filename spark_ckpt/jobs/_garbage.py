@@ -137,12 +137,12 @@ class GarbageCollector:
 
     def _locations(self) -> list[str]:
         """Spark's folders that the job left when its query changed: nothing goes on there any more."""
-        newest = max((g for g in self.records.generations() if g.origin > 0), key=lambda g: g.generation, default=None)
-        if newest is None:
+        decided = self.records.decided()
+        if not decided:
             return []
         folder = Folder(self.records.paths.url, self.config.storage_options())
         found = [name for name in folder.folders() if JobPaths.is_spark(name)]
-        left = [name for name in found if normalize_url(f"{folder.url}/{name}") != newest.spark_location]
+        left = [name for name in found if normalize_url(f"{folder.url}/{name}") != decided[-1].spark_location]
         for name in left:
             folder.remove_all(name)
         return left

@@ -65,6 +65,10 @@ class JobRecords:
         """All that can be read."""
         return list(self._sound(self.generation, self.ids("generations")))
 
+    def decided(self) -> list[GenerationRecord]:
+        """The starts, and rollbacks, that decided where the job goes on, oldest first."""
+        return sorted((g for g in self.generations() if g.origin > 0), key=lambda g: g.generation)
+
     def life(self) -> str:
         """The mark of the job's life; empty if it has none."""
         return life_of(self.generations(), self.completions()) or ""

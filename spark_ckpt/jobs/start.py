@@ -138,7 +138,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     records.store.check_writable(plan.job)
     check_constants(plan.tables, plan.migrations)
     validate_sinks(plan.sinks, sink_place(plan.config, plan.job), plan.output)
-    decided = _decided(records)
+    decided = records.decided()
     location = _current_location(decided, plan.location)
     folder = plan.spark_folder(location)
     storage = plan.config.storage_options()
@@ -176,7 +176,7 @@ def dry_run(plan: JobPlan, with_sinks: bool = True) -> RestorePlan:
 
     Raises what :func:`begin` raises ahead of its claim."""
     records = JobRecords(job_url(plan.config, plan.job), plan.config)
-    decided = _decided(records)
+    decided = records.decided()
     if with_sinks:
         validate_sinks(plan.sinks, sink_place(plan.config, plan.job), plan.output)
     elif decided:
@@ -236,11 +236,6 @@ def _say_moved_on(plan: JobPlan, started: Started) -> None:
 
 def _listed(what: str, names: tuple[str, ...]) -> str:
     return f"{what}{', '.join(names)}." if names else ""
-
-
-def _decided(records: JobRecords) -> list[GenerationRecord]:
-    """The starts that decided where they go on, oldest first."""
-    return sorted((g for g in records.generations() if g.origin > 0), key=lambda g: g.generation)
 
 
 def _current_location(decided: list[GenerationRecord], given: str) -> str:

@@ -64,7 +64,7 @@ class CkptAsOf(AsOf):
     @classmethod
     def of(cls, found: AsOf, spark: Any) -> CkptAsOf:
         """``found``, with DataFrames of the session ``spark``."""
-        mine = cls(found.record, found._state, found._sinks, found._job)
+        mine = cls(found.record, found._state, found._sinks, found._job, found._there)
         mine._spark = spark
         return mine
 

@@ -36,6 +36,7 @@ from spark_ckpt.protocol.records import (
     CompletionRecord,
 )
 from spark_ckpt.protocol.restore_plan import RestorePlan
+from spark_ckpt.protocol.setback import shown_by
 from spark_ckpt.protocol.topology import Refuse
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.sinks.base import TwoPhaseSink
@@ -310,7 +311,9 @@ class Job(Hinting):
         """
         sinks = {s.id: self._made(s) for s in self._own_sinks()}
         me = identity(self.name, self.records.life())
-        return AsOf(self.show(checkpoint), lambda uid: self.state(uid, checkpoint), sinks, me)
+        record, records = self.show(checkpoint), self.records
+        there = shown_by(record, record.life, bool(records.confirmed([checkpoint])), records.abandoned_pairs())
+        return AsOf(record, lambda uid: self.state(uid, checkpoint), sinks, me, there)
 
     def _own_sinks(self) -> tuple[SinkSpec, ...]:
         return self._sinks or self.with_recorded_sinks()[0]._sinks

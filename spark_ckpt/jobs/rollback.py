@@ -20,6 +20,7 @@ from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import UNDECIDED, CompletionRecord, GenerationRecord
 from spark_ckpt.protocol.recovery import AUTO, Refuse, SparkLocation, StartFacts
 from spark_ckpt.protocol.rollback import decide_rollback, newest_decided, roll_back
+from spark_ckpt.protocol.setback import shown_by
 from spark_ckpt.sinks.base import PastRows, TwoPhaseSink
 from spark_ckpt.types import CheckpointId
 
@@ -68,18 +69,49 @@ def plan_rollback(records: JobRecords, job: str, checkpoint: int, sinks: Mapping
     me = identity(job, _life(facts))
     had = (s for c in facts.completions for s in c.topology.sinks)
     named = dict.fromkeys([*had, *recorded_ids(records), *sinks])  # of the plain plugin only the latter are known
-    backs = tuple(_back(name, me, checkpoint, sinks.get(name)) for name in named)
+    there = shown_by(found, found.life, checkpoint in facts.committed, facts.abandoned)
+    backs = [_back(name, me, checkpoint, sinks.get(name), there.get(name, (0, ""))) for name in named]
+    behind = [c for c in facts.completions if c.checkpoint > checkpoint]
+    backs += [other for name, sink in sinks.items() for other in _elsewhere(name, sink, behind)]
     newest = max(c.checkpoint for c in facts.completions)
-    return Rollback(job, checkpoint, newest, found.sources, backs)
+    return Rollback(job, checkpoint, newest, found.sources, tuple(backs))
 
 
-def _back(name: str, job: str, checkpoint: int, sink: TwoPhaseSink | None) -> SinkBack:
+def _back(name: str, job: str, checkpoint: int, sink: TwoPhaseSink | None, there: tuple[int, str]) -> SinkBack:
+    """``there``: the newest checkpoint that the target showed at ``checkpoint``, and which target that was."""
     if sink is None:
         return SinkBack(name, kept="Where it writes to is not known here: give its options, or the sink itself")
     try:
-        return SinkBack(name, sink.to_undo(job, name, CheckpointId(checkpoint)))
+        undone = sink.to_undo(job, name, CheckpointId(checkpoint))
+        if not undone:
+            _refuse_set_back(sink, job, name, there)
+        return SinkBack(name, undone)
     except InvalidInputError as refused:
         return SinkBack(name, kept=str(refused))
+
+
+def _refuse_set_back(sink: TwoPhaseSink, job: str, name: str, there: tuple[int, str]) -> None:
+    """Somebody has taken it back further: what it had at a checkpoint is not there, and a start would be refused."""
+    newest, (expected, target) = sink.newest_checkpoint(job, name), there
+    if newest is not None and newest < expected and target in ("", sink.target):
+        raise InvalidInputError(
+            f"{sink!r} shows checkpoint {newest} as its newest, and showed {expected} then: it was set back or emptied "
+            "since. Go back to a checkpoint where it stood so, or put the newer copy back"
+        )
+
+
+def _elsewhere(name: str, sink: TwoPhaseSink, behind: list[CompletionRecord]) -> list[SinkBack]:
+    """The targets that the sink had meanwhile, and that are not open here."""
+    given = [(c.shown[name].target, c.checkpoint) for c in behind if _has_rows(c, name)]
+    out = []
+    for target in dict.fromkeys(t for t, _ in given if t not in ("", sink.target)):
+        ids = ", ".join(str(k) for t, k in sorted(given) if t == target)
+        out.append(SinkBack(name, kept=f"Rows of checkpoint(s) {ids} are in {target}, which it wrote to then"))
+    return out
+
+
+def _has_rows(record: CompletionRecord, sink: str) -> bool:
+    return sink in record.shown and record.shown[sink].checkpoint == record.checkpoint
 
 
 def run_rollback(records: JobRecords, plan: Rollback, sinks: tuple[SinkSpec, ...], partial: bool) -> None:
@@ -146,9 +178,11 @@ class AsOf(Hinting):
         state: Callable[[str], State],
         sinks: Mapping[str, TwoPhaseSink],
         job: str,
+        there: Mapping[str, tuple[int, str]],
     ) -> None:
+        """``there``: as :func:`spark_ckpt.protocol.setback.shown_by` gives it of ``record``."""
         self.record = record
-        self._state, self._sinks, self._job = state, sinks, job
+        self._state, self._sinks, self._job, self._there = state, sinks, job, there
 
     def __repr__(self) -> str:
         return f"AsOf({self.record.checkpoint})"
@@ -173,4 +207,11 @@ class AsOf(Hinting):
             raise InvalidInputError(
                 f"expected one of the sinks that are known here, {sorted(self._sinks)}, found {name!r}"
             )
-        return self._sinks[name].as_of(self._job, name, CheckpointId(self.record.checkpoint))
+        sink, there = self._sinks[name], self._there.get(name, (0, ""))
+        if there[1] not in ("", sink.target):
+            raise InvalidInputError(
+                f"sink {name!r} wrote to {there[1]} at checkpoint {self.checkpoint}, and the one that is known here "
+                f"writes to {sink.target}: open the job with that one, spark_ckpt.job(dir, name, sinks)"
+            )
+        _refuse_set_back(sink, self._job, name, there)
+        return sink.as_of(self._job, name, CheckpointId(self.record.checkpoint))

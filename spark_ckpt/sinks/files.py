@@ -45,6 +45,8 @@ from spark_ckpt.storage.refusals import writing
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 _STAGING, _MANIFESTS = ".staging", "_manifests"
+_UNDONE = ".undone"
+"""Behind the name of a manifest whose files a rollback is about to remove."""
 
 
 class FilesSink(TwoPhaseSink):
@@ -182,6 +184,8 @@ class FilesSink(TwoPhaseSink):
         files, root = self._open()
         with self._disk("looking for the files of a checkpoint"):
             shown = [m for k, m in self._manifests_of(files, root, job, sink) if k <= checkpoint]
+            names = [f["file"] for m in shown for f in self._listed(files, root, m)]
+            self._refuse_moved(files, root, names)
         if self._format != "parquet" or self._partitions:
             raise InvalidInputError(
                 f"{self!r} has rows of checkpoints up to {checkpoint} in the files that these manifests in "
@@ -189,9 +193,9 @@ class FilesSink(TwoPhaseSink):
             )
 
         def rows() -> pa.RecordBatchReader:
-            names = [f"{root}/{f['file']}" for m in shown for f in self._listed(files, root, m)]
+            places = [f"{root}/{name}" for name in names]
             with self._disk("reading the files of a checkpoint"):
-                return pds.dataset(names, filesystem=files, format="parquet").scanner().to_reader()
+                return pds.dataset(places, filesystem=files, format="parquet").scanner().to_reader()
 
         return PastRows(f"{len(shown)} manifest(s)", rows)
 
@@ -199,24 +203,51 @@ class FilesSink(TwoPhaseSink):
         files, root = self._open()
         with self._disk("looking for the files of a checkpoint"):
             behind = [m for k, m in self._manifests_of(files, root, job, sink) if k > checkpoint]
-            count = sum(len(self._listed(files, root, m)) for m in behind)
-        return f"{count} file(s) of {len(behind)} checkpoint(s)" if behind else ""
+            names = [one["file"] for m in behind for one in self._listed(files, root, m)]
+            self._refuse_moved(files, root, names)
+            begun = self._undone(files, root, job, sink)
+            names += [one["file"] for m in begun for one in self._listed(files, root, m)]
+        return f"{len(names)} file(s) of {len(behind) + len(begun)} checkpoint(s)" if behind or begun else ""
+
+    def _refuse_moved(self, files: Any, root: str, names: Sequence[str]) -> None:
+        """Raises ``InvalidInputError`` if committed files are gone: their rows may be in others, as of a compaction."""
+        gone = [name for name in names if not files.exists(f"{root}/{name}")]
+        if gone:
+            raise InvalidInputError(
+                f"{self!r}: {len(gone)} file(s) that checkpoints committed are not there any more: "
+                f"{', '.join(gone[:3])}. Where they were moved to, or which files have their rows now, is not known "
+                "here: put them back, or remove the rows yourself"
+            )
 
     def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
+        self.to_undo(job, sink, checkpoint)
         files, root = self._open()
         with self._disk(f"going back to checkpoint {checkpoint}"):
             for k, manifest in reversed(self._manifests_of(files, root, job, sink)):
                 if k > checkpoint:
-                    for one in self._listed(files, root, manifest):
-                        _remove(files, f"{root}/{one['file']}")
-                    # A crash before this: the manifest names the files that are left, for the next try.
-                    _remove(files, f"{root}/{_MANIFESTS}/{manifest}")
+                    place = f"{root}/{_MANIFESTS}/{manifest}"
+                    files.pipe_file(f"{place}{_UNDONE}", files.cat_file(place))
+                    # A crash before this: the checkpoint is there as before.
+                    _remove(files, place)
+            self._sync(files, f"{root}/{_MANIFESTS}")
+            # A crash behind this: the names of files to remove wait here for the next try.
+            for manifest in self._undone(files, root, job, sink):
+                for one in self._listed(files, root, manifest):
+                    _remove(files, f"{root}/{one['file']}")
+                self._step("files removed")
+                _remove(files, f"{root}/{_MANIFESTS}/{manifest}")
 
     def _manifests_of(self, files: Any, root: str, job: str, sink: str) -> list[tuple[int, str]]:
         """(checkpoint, name), the oldest first."""
         ending = f"-{staging.tag(f'{job}/{sink}')}.json"
         names = [n for n in self._names(files, f"{root}/{_MANIFESTS}") if n.endswith(ending)]
         return sorted((checkpoint_of(n) or 0, n) for n in names)
+
+    def _undone(self, files: Any, root: str, job: str, sink: str) -> list[str]:
+        """Manifests of checkpoints that are gone already, and whose files may be there still."""
+        ending = f"-{staging.tag(f'{job}/{sink}')}.json"
+        found = self._names(files, f"{root}/{_MANIFESTS}")
+        return [n for n in found if n.endswith(f"{ending}{_UNDONE}") and n.removesuffix(_UNDONE) not in found]
 
     @staticmethod
     def _listed(files: Any, root: str, manifest: str) -> list[dict[str, Any]]:

@@ -203,6 +203,40 @@ def test_a_job_is_looked_at_as_it_was(root: Path) -> None:
         then.sink("none")
 
 
+def writes_to(root: Path, folder: str) -> WholeJob:
+    """The job, whose appending sink has another target."""
+    job = WholeJob(root, retain="5")
+    job.sinks = (SinkSpec("appended", MemorySink, {"path": str(root / "sinks" / folder)}), job.sinks[1])
+    return job
+
+
+def test_rows_in_a_target_that_the_sink_had_meanwhile_are_told(root: Path) -> None:
+    moved = writes_to(root, "moved")
+    moved.start(location="another")
+    moved.step(True)
+    with pytest.raises(
+        InvalidInputError, match=r"(?s)checkpoint\(s\) 2, 3 are in MemorySink\(.*appended\).*half a rollback"
+    ):
+        moved.job.rollback(1)
+    with pytest.raises(InvalidInputError, match=r"wrote to MemorySink\(.*appended\) at checkpoint 2"):
+        moved.job.as_of(2).sink("appended")
+    assert len(moved.job.as_of(4).sink("appended").read().read_all()) == 7
+    moved.job.rollback(1, partial=True)
+    assert (len(rows(root)), len(rows(root, "moved"))) == (21, 0), "the one that is open goes back"
+
+
+def test_a_target_that_somebody_set_back_further_does_not_stand_there(root: Path) -> None:
+    for record in (root / "sinks" / "appended").rglob("*.json"):
+        if record.name[:10] > f"{1:010d}":
+            record.unlink()
+    with pytest.raises(InvalidInputError, match="shows checkpoint 1 as its newest, and showed 2 then"):
+        WholeJob(root).job.rollback(2)
+    with pytest.raises(InvalidInputError, match="shows checkpoint 1 as its newest, and showed 2 then"):
+        WholeJob(root).job.as_of(2).sink("appended")
+    WholeJob(root).job.rollback(1)
+    goes_on(root).check(doubles=False)
+
+
 def test_the_command_shows_what_it_does_and_needs_no_python(root: Path) -> None:
     shown = command("rollback", root / "jobs", JOB, 1, "--dry-run")
     assert (shown.exit_code, len(rows(root))) == (0, 21)
@@ -217,3 +251,14 @@ def test_one_who_opens_the_job_by_its_folder_has_its_sinks(root: Path) -> None:
     job = spark_ckpt.job(str(root / "jobs"), JOB)
     assert job.rollback(1).is_whole
     assert len(rows(root)) == 7
+
+
+def test_what_waits_in_a_sink_that_is_not_known_is_left_for_gc(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with killed_at("before CommitSinks"):
+        job = WholeJob(root, retain="5")
+        job.start()
+        job.step(True)
+    whole = WholeJob(root)
+    Job(whole.config, JOB, whole.sinks[:1]).rollback(2, partial=True)
+    assert caplog.text == ""
+    goes_on(root).check(doubles=False)

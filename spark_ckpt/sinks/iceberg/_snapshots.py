@@ -119,13 +119,35 @@ def standing_at(table: Table, entry: Entry, shown: str) -> Standing:
             pending = []
         elif at.summary is None or at.summary.operation.value != "replace":
             pending.insert(0, at.snapshot_id)
-        if at.parent_snapshot_id is not None and at.parent_snapshot_id not in known:
+        parent = known.get(at.parent_snapshot_id or -1)
+        if parent is None and not _is_first(at):
             raise InvalidInputError(
                 f"{shown}: the snapshot before {at.snapshot_id} has expired, so what it showed at the checkpoint "
                 "cannot be told"
             )
-        at = known.get(at.parent_snapshot_id) if at.parent_snapshot_id is not None else None
+        at = parent
     return found
+
+
+def _is_first(snapshot: Any) -> bool:
+    """Whether the table had none before it. pyiceberg forgets who the parent was when that expires, so the count of
+    changes tells it; and that of rows, as tables of format 1 do not count changes."""
+    if snapshot.parent_snapshot_id is not None or (snapshot.sequence_number or 0) > 1:
+        return False
+    summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    return bool(summary.get("total-records", "0") == summary.get("added-records", "0"))
+
+
+def check_files(table: Table, snapshot: int, shown: str) -> None:
+    """Raises ``InvalidInputError`` if data files of ``snapshot`` are gone that the table does not read now."""
+    now = {task.file.file_path for task in table.scan().plan_files()}
+    then = {task.file.file_path for task in table.scan(snapshot_id=snapshot).plan_files()}
+    lost = sorted(path for path in then - now if not table.io.new_input(path).exists())
+    if lost:
+        raise InvalidInputError(
+            f"{shown}: {len(lost)} file(s) of snapshot {snapshot}, which it had at the checkpoint, are gone: "
+            f"{', '.join(lost[:3])}"
+        )
 
 
 @dataclass

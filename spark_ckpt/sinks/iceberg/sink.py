@@ -30,6 +30,7 @@ from spark_ckpt.sinks.iceberg._snapshots import (
     Entry,
     SnapshotMaker,
     Standing,
+    check_files,
     check_staged,
     newest_shown,
     standing_at,
@@ -256,7 +257,10 @@ class IcebergSink(TwoPhaseSink):
 
     def as_of(self, job: str, sink: str, checkpoint: CheckpointId) -> PastRows:
         with self._catalog.errors("looking for the snapshot of a checkpoint"):
-            found = self._standing(self._catalog.load(), job, sink, checkpoint)
+            table = self._catalog.load()
+            found = self._standing(table, job, sink, checkpoint)
+            if found.snapshot is not None:
+                check_files(table, found.snapshot, repr(self._catalog))
         return PastRows(f"snapshot {found.snapshot or 'none'}", lambda: self._rows_at(found.snapshot))
 
     def _rows_at(self, snapshot: int | None) -> pa.RecordBatchReader:
@@ -271,7 +275,10 @@ class IcebergSink(TwoPhaseSink):
 
     def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
         with self._catalog.errors("looking for the snapshot of a checkpoint"):
-            found = self._standing(self._catalog.load(), job, sink, checkpoint)
+            table = self._catalog.load()
+            found = self._standing(table, job, sink, checkpoint)
+            if found.undone and found.snapshot is not None:
+                check_files(table, found.snapshot, repr(self._catalog))
         if found.undone and found.snapshot is None:
             raise InvalidInputError(
                 f"{self._catalog} had no snapshot yet, and Iceberg cannot go back to none: remove its rows yourself, "

@@ -6,7 +6,7 @@ the ledger, not anybody's memory of the commit, tells committed from lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from spark_ckpt.sinks.sql._committing import IDS_AT_ONCE, Move, Target, empty
 from spark_ckpt.sinks.sql._refusals import Turn, definition
 from spark_ckpt.sinks.sql._searching import let_speak, move_all
 from spark_ckpt.sinks.sql._writer import SqlWriter, StagingPlace
+from spark_ckpt.sinks.sql.types import arrow_values
 from spark_ckpt.storage.sql import connections
 from spark_ckpt.storage.sql.database import Database
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
@@ -135,6 +136,7 @@ class SqlSink(TwoPhaseSink):
                     raise InvalidInputError(f"{self._place} does not exist and option 'createTable' is false")
                 tables.create_target(connection, self._table, self._schema, rows, self._keys)
             found = tables.check_target(connection, self._table, self._schema, rows, self._keys)
+            self._check_noted(found)
             tables.create_bookkeeping(connection, self._schema)
             name = tables.staging_name(self._table, staged)
             columns = tables.with_change(found, self._change)
@@ -237,19 +239,32 @@ class SqlSink(TwoPhaseSink):
                 lambda connection: int(connection.execute(newest).scalar() or 0) if self._has_ledger(connection) else 0
             )
 
+    def _check_noted(self, columns: Mapping[str, Any]) -> None:
+        """Texts come in another order than numbers."""
+        kind = columns[self._checkpoint]["type"] if self._checkpoint else None
+        if kind is not None and not isinstance(kind, sa.Integer | sa.Numeric):
+            raise InvalidInputError(
+                f"{self._place}: expected column {self._checkpoint!r} of option 'checkpointColumn' to be a bigint, "
+                f"found {kind}"
+            )
+
     def as_of(self, job: str, sink: str, checkpoint: CheckpointId) -> PastRows:
+        """Rows of before the table had the column are there at every checkpoint."""
         column = self._noted()
 
         def rows(connection: sa.Connection) -> pa.Table:
             names = [c for c in tables.columns_of(connection, self._table, self._schema) if c != self._checkpoint]
             table = self._target().clause([*names, column.name])
-            found = connection.execute(sa.select(*(table.c[n] for n in names)).where(column <= checkpoint))
-            return pa.Table.from_pylist([dict(row._mapping) for row in found]) if names else pa.table({})
+            shown = sa.or_(column <= checkpoint, column.is_(None))
+            found = connection.execute(sa.select(*(table.c[n] for n in names)).where(shown)).all()
+            return pa.table([arrow_values([row[i] for row in found]) for i in range(len(names))], names=names)
 
         def read() -> pa.RecordBatchReader:
             with self._database.errors(f"{self._place}: reading the rows of a checkpoint"):
                 return self._database.transaction(rows).to_reader()
 
+        with self._database.errors(f"{self._place}: looking for rows of later checkpoints"):
+            self._database.transaction(lambda c: self._noted_behind(c, job, sink, checkpoint, may_run=True))
         return PastRows(f"{self._target_name} where {column.name} <= {checkpoint}", read)
 
     def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
@@ -257,26 +272,33 @@ class SqlSink(TwoPhaseSink):
             return self._database.transaction(lambda connection: self._told(connection, job, sink, checkpoint))
 
     def _told(self, connection: sa.Connection, job: str, sink: str, checkpoint: int) -> str:
-        """Raises ``InvalidInputError`` unless the table has as many rows behind ``checkpoint`` as the ledger says."""
-        behind = self._behind(job, sink, checkpoint)
-        ids, noted = [], 0
+        noted = self._noted_behind(connection, job, sink, checkpoint)
+        return f"{sum(noted.values())} row(s) of checkpoint(s) {_listed(noted)}" if noted else ""
+
+    def _noted_behind(
+        self, connection: sa.Connection, job: str, sink: str, checkpoint: int, may_run: bool = False
+    ) -> dict[int, int]:
+        """By checkpoint behind ``checkpoint``: how many rows the ledger says that it brought. Raises
+        ``InvalidInputError`` unless the table has as many. ``may_run``: the job may commit another one meanwhile."""
+        noted: dict[int, int] = {}
         if self._has_ledger(connection):
-            found = connection.execute(sa.select(self._ledger.c.checkpoint, self._ledger.c.rows).where(behind)).all()
-            ids, noted = sorted(r[0] for r in found), sum(r[1] for r in found)
-        if not ids:
-            return ""
+            ledger = sa.select(self._ledger.c.checkpoint, self._ledger.c.rows)
+            behind = self._behind(job, sink, checkpoint)
+            noted = {int(k): int(n) for k, n in connection.execute(ledger.where(behind)).all()}
+        if not noted:
+            return {}
         column = self._noted()
-        counted = (
-            sa.select(sa.func.count()).select_from(self._target().clause([column.name])).where(column > checkpoint)
-        )
-        there = int(connection.execute(counted).scalar() or 0)
-        if there != noted:
+        within = column.between(checkpoint + 1, max(noted)) if may_run else column > checkpoint
+        counted = sa.select(column, sa.func.count()).select_from(self._target().clause([column.name]))
+        there = {int(k): int(n) for k, n in connection.execute(counted.where(within).group_by(column)).all()}
+        if there != {k: n for k, n in noted.items() if n}:
             raise InvalidInputError(
-                f"{self._place}: {there} rows say in {column.name!r} that they came behind checkpoint {checkpoint}, "
-                f"and the ledger has {noted} of this job: somebody else writes there, or changed them. Set the table "
-                "back yourself"
+                f"{self._place}: {sum(there.values())} rows say in {column.name!r} that they came with checkpoint(s) "
+                f"{_listed(there)}, behind checkpoint {checkpoint}, and the ledger has {sum(noted.values())} rows of "
+                f"this job, of checkpoint(s) {_listed(noted)}: somebody else writes there, or changed them. Set the "
+                "table back yourself"
             )
-        return f"{there} row(s) of checkpoint(s) {', '.join(map(str, ids))}"
+        return noted
 
     def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
         def undo(connection: sa.Connection) -> None:
@@ -386,3 +408,7 @@ def _sql(sink: TwoPhaseSink) -> SqlSink:
 
 def _moves(parts: Sequence[Part]) -> list[Move]:
     return [Move(_sql(p.sink)._target(), p.committables) for p in parts]
+
+
+def _listed(checkpoints: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(checkpoints))) or "none"

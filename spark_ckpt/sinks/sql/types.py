@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -63,3 +64,11 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pt.is_decimal(kind):
         return decimals_as_text(column)
     return column.cast(pa.string()) if pt.is_temporal(kind) else column
+
+
+def arrow_values(values: Sequence[Any]) -> pa.Array:
+    """What a driver gave for a column, of the type that its values have; as text what Arrow has no type for."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError):
+        return pa.array([None if value is None else str(value) for value in values])

@@ -19,9 +19,8 @@ from typing import Any
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from spark_ckpt.api._functions import sink_named
 from spark_ckpt.api._readers import FILE_FORMATS
-from spark_ckpt.api._writers import in_our_terms
+from spark_ckpt.api._writers import in_our_terms, sink_named
 from spark_ckpt.config import PREFIX, STORAGE, JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.jobs.spark_folder import one_spelling

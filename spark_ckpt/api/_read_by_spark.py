@@ -11,7 +11,8 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.api._readers import FILE_FORMATS
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.plan.spark_stream_rows import SparkStreamRows, spark_stream_rows
+from spark_ckpt.plan.chain import StreamRows
+from spark_ckpt.plan.spark_stream_rows import SparkStreamMaker, spark_stream_rows
 from spark_ckpt.sources.base import KNOWN_SOURCES
 from spark_ckpt.sources.spark_file_options import OURS_ALONE
 
@@ -40,7 +41,7 @@ def read_by_spark(asked: Asked, why: str, *more: str) -> Any:
     return made and asked.session._frame(made.recipe, made.lineage, made.schema)
 
 
-def rows_by_spark(asked: Asked, why: str, *more: str) -> SparkStreamRows | None:
+def rows_by_spark(asked: Asked, why: str, *more: str) -> StreamRows | None:
     """The stream as ``spark.readStream`` reads it, with columns ``more`` that it hides; None if Spark knows no such
     source, either.
 
@@ -62,3 +63,9 @@ def rows_by_spark(asked: Asked, why: str, *more: str) -> SparkStreamRows | None:
         raise
     _log.info("Spark's own source reads %s, with barriers beside it: %s", asked.kind, why)
     return made
+
+
+def spark_stream(session: Any, stream: SparkStreamMaker | Any, uid: str | None) -> Any:
+    """See :meth:`spark_ckpt.api.session.CkptDataStreamReader.spark`."""
+    made = spark_stream_rows(session.spark, stream, uid)
+    return session._frame(made.recipe, made.lineage, made.schema)

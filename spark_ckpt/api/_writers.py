@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from pyspark.errors import PySparkAttributeError
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType
+from pyspark.sql.types import BooleanType, DoubleType, FloatType, TimestampNTZType, TimestampType
 
 from spark_ckpt.config_values import FLAG, count
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from spark_ckpt.plan.batch_functions import BatchFunction
-from spark_ckpt.plan.columns import free
+from spark_ckpt.plan.batch_functions import CALLED, BatchFunction, copied
+from spark_ckpt.plan.columns import free, is_repeated, quoted, refuse_repeated
+from spark_ckpt.runtime.delivered import EachRow
 
 Request = tuple[Any, dict[str, Any]]
 WHERE = "where"
@@ -109,3 +112,79 @@ def _condition(options: Mapping[str, Any]) -> Column | None:
     if found is None or isinstance(found, str):
         return None if found is None else F.expr(found)
     return found
+
+
+def told_apart(df: Any, sinks: Sequence[Request], spark: Any) -> Any:
+    """``df``, whose names then come once. Raises ``InvalidInputError`` if one comes twice and not all ``sinks`` are
+    functions of all its columns."""
+    if not is_repeated(df.columns, spark):
+        return df
+    if not all(isinstance(sink, BatchFunction) and not options for sink, options in sinks):
+        refuse_repeated(df.columns, spark)
+    fields = df.schema.fields
+    names = [f"column_{number}" for number in range(len(fields))]
+    noted = [
+        F.col(quoted(name)).alias(name, metadata={**field.metadata, CALLED: field.name})
+        for name, field in zip(names, fields, strict=True)
+    ]
+    return df.toDF(*names).select(*noted)
+
+
+_BY_SPARK = (TimestampType, TimestampNTZType, DoubleType, FloatType)
+
+
+def with_partition_texts(df: Any, sinks: Sequence[Request]) -> Any:
+    """``df`` with such columns as texts, for files: their values are nowhere but in the folders' names. Beside other
+    sinks, which would get them, too, they stay, and the sink refuses them."""
+    if len(sinks) != 1 or sinks[0][0] != "files":
+        return df
+    names = [n for n in _partitions(sinks[0][1]) if n in df.columns and isinstance(df.schema[n].dataType, _BY_SPARK)]
+    return df.withColumns({n: F.col(quoted(n)).cast("string") for n in names}) if names else df
+
+
+def _partitions(options: Mapping[str, Any]) -> list[str]:
+    found = next((v for k, v in options.items() if k.lower() == "partitionby"), "")
+    return [name.strip() for name in str(found).split(",") if name.strip()]
+
+
+def batch_function(method: str, func: Callable[[Any, int], Any]) -> BatchFunction:
+    """Raises ``InvalidInputError`` for what cannot be called with a DataFrame and an id."""
+    if not callable(func):
+        raise InvalidInputError(f"{method} needs a function of a DataFrame and a checkpoint's id, found {func!r}")
+    try:
+        inspect.signature(func).bind(None, 0)
+    except TypeError as error:
+        raise InvalidInputError(
+            f"{method} calls its function with a DataFrame and a checkpoint's id: {error}. Expected such as "
+            "def write(rows, checkpoint): ..."
+        ) from None
+    except ValueError:  # one without a signature to look at
+        pass
+    return BatchFunction(func)
+
+
+def each_row(f: Any) -> BatchFunction:
+    """Raises PySpark's errors for what is neither a function nor has ``process``, and for what cannot be pickled."""
+    if not callable(f):
+        for name, missing in (("process", None), ("open", print), ("close", print)):
+            if not callable(getattr(f, name, missing)):
+                given = {"attr_name": name, "obj_name": "f"}
+                raise PySparkAttributeError(errorClass="ATTRIBUTE_NOT_CALLABLE", messageParameters=given)
+    return BatchFunction(partial(_each, copied(f)), "foreach")
+
+
+def _each(f: Any, rows: Any, checkpoint: int) -> None:
+    rows.foreachPartition(EachRow(f, checkpoint))
+
+
+def as_sink(sink: Any) -> Any:
+    """A function among the sinks is one of ``foreachBatch``."""
+    if isinstance(sink, str):
+        return sink_named(sink)
+    return sink if isinstance(sink, type) else batch_function("alsoTo", sink)
+
+
+def sink_named(sink: Any) -> Any:
+    if isinstance(sink, str) and sink.strip().lower() in ("foreach", "foreachbatch"):
+        raise ConfigError(f"{sink} is a method and no format: writeStream.foreachBatch(func), or alsoTo(func)")
+    return sink

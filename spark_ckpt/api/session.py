@@ -16,10 +16,9 @@ from spark_ckpt.api._migrations import Migrations, StateMigration, moved
 from spark_ckpt.api._on_dataframes import add_methods
 from spark_ckpt.api._output_modes import check_mode, check_updates
 from spark_ckpt.api._progress import CkptStreams
-from spark_ckpt.api._read_by_spark import Asked, may_be_sparks, read_by_spark, rows_by_spark
+from spark_ckpt.api._read_by_spark import Asked, may_be_sparks, read_by_spark, rows_by_spark, spark_stream
 from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads, refuse_unread_types
 from spark_ckpt.api._savepoint_writer import NEW, SavepointWriter
-from spark_ckpt.api._spark_streams import spark_stream
 from spark_ckpt.api._tables import table_source
 from spark_ckpt.api.state import CkptAsOf, CkptState, job_name
 from spark_ckpt.api.write import CkptDataStreamWriter

@@ -6,12 +6,19 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
-from spark_ckpt.api._functions import as_sink, batch_function, each_row, sink_named
-from spark_ckpt.api._output_modes import check_mode, check_order, check_sinks, check_updates
-from spark_ckpt.api._refused_at_start import as_spark_takes
-from spark_ckpt.api._rows_for_sinks import told_apart, with_partition_texts
+from spark_ckpt.api._output_modes import as_spark_takes, check_mode, check_order, check_sinks, check_updates
 from spark_ckpt.api._tables import table_sink
-from spark_ckpt.api._writers import WHERE, in_our_terms, with_conditions
+from spark_ckpt.api._writers import (
+    WHERE,
+    as_sink,
+    batch_function,
+    each_row,
+    in_our_terms,
+    sink_named,
+    told_apart,
+    with_conditions,
+    with_partition_texts,
+)
 from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text, set_option

@@ -3,8 +3,8 @@ Driver, at start. What each batch's are, :mod:`spark_ckpt.runtime.batch_epochs` 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -13,13 +13,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import PythonEvalType
 
 from spark_ckpt.plan._build import BuildContext
-from spark_ckpt.plan._keyed_operator import Upstream
+from spark_ckpt.plan._event_time import kept_by_name
+from spark_ckpt.plan._walks import Node, R, Walked
+from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
+from spark_ckpt.plan.chain import Chain, Recipe, StreamRows
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.lineage import Lineage
+from spark_ckpt.plan.lineage import Lineage, Place
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.runtime.batch_epochs import LABELS, EpochOfSparkStreams, EpochsOfBatch
-from spark_ckpt.runtime.batch_groups import Form, Frames, Tables
-from spark_ckpt.runtime.stateless import spark_schema
+from spark_ckpt.runtime.batch_groups import Form, Frames, Tables, around_both_sides, around_control_rows
+from spark_ckpt.runtime.stateless import spark_schema, with_control
 from spark_ckpt.storage.filesystem import Folder, normalize_url
 from spark_ckpt.storage.object_options import scheme_of
 from spark_ckpt.types import BEFORE_BARRIERS, CTL, STREAM_BITS, STREAM_MASK, TAG
@@ -65,7 +68,7 @@ _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 class StreamSide:
     """Rows of a stream to be grouped; ``keys`` are columns, hidden ones are computed."""
 
-    rows: Upstream
+    rows: StreamRows
     keys: Sequence[str]
 
     def grouped(self, ctx: Any, meet: bool) -> Any:
@@ -86,24 +89,61 @@ class TableSide:
         return _by(with_epochs(ctx, self.frame), self.keys)
 
 
-def form_of(spark: Any, out: T.StructType, pandas: bool, large: bool) -> Form:
-    """``large``: Spark's setting of large types in Arrow holds for the function."""
-    if pandas:
-        return Frames(out.fieldNames()[:-2], pandas_options(spark.conf)["assign_cols_by_name"])
-    large = large and spark.conf.get(_LARGE) == "true"
-    return Tables(to_arrow_schema(out, timezone="UTC", prefers_large_types=large))
+@dataclass(frozen=True)
+class UserFunction:
+    """``function`` gets DataFrames of pandas, or tables; ``portions``: an iterator of a group's rows."""
+
+    function: Any
+    pandas: bool
+    portions: bool = False
+    large: bool = False
+
+    def form(self, spark: Any, out: T.StructType) -> Form:
+        """``large``: Spark's setting of large types in Arrow holds for the function."""
+        if self.pandas:
+            return Frames(out.fieldNames()[:-2], pandas_options(spark.conf)["assign_cols_by_name"])
+        large = self.large and spark.conf.get(_LARGE) == "true"
+        return Tables(to_arrow_schema(out, timezone="UTC", prefers_large_types=large))
+
+    def of_each(self, groups: Any, called: Callable[..., Any], out: T.StructType) -> Chain:
+        """The rows that ``called`` makes of each of ``groups``."""
+        method = groups.applyInPandas if self.pandas else groups.applyInArrow
+        return Chain(method(called, out), out)
 
 
-def have_to_meet(lineage: Lineage) -> bool:
-    return len(lineage.sources) > 1 or bool(lineage.operators)
+def batch_groups(of: Walked[R], node: Node, side: StreamSide, user: UserFunction) -> R:
+    """Where a barrier lies within a batch, the rows in front of it and those behind it are groups of their own."""
+    rows, out = side.rows, with_control(kept_by_name(of.schema(node), side.rows.schema))
+    meet = _have_to_meet(rows.lineage)
+    called = around_control_rows(user.function, user.form(of.spark, out), user.portions)
+
+    def make(ctx: Any) -> Chain:
+        return user.of_each(side.grouped(ctx, meet), called, out)
+
+    place = Place(of.kind(node), "in Spark: it looks at all rows of a group", Leaves.WHOLE)
+    lineage = replace(rows.lineage, places=(*rows.lineage.places, place))
+    return of.put_out(node, StreamRows(Recipe(make, (rows.recipe,)), lineage, T.StructType(out.fields[:-2])))
 
 
-def together(lineages: Sequence[Lineage]) -> Lineage:
-    """Of the streams of a cogroup."""
-    first, *others = [lineage.with_watermarks_told() for lineage in lineages]
+def batch_cogroups(of: Walked[R], node: Node, left: StreamSide, right: StreamSide | TableSide, user: UserFunction) -> R:
+    """Rows of different epochs do not meet; those of a table meet those of each epoch. Event times end here."""
+    schema, static = of.schema(node), isinstance(right, TableSide)
+    out, streams = with_control(schema), [side.rows for side in (left, right) if isinstance(side, StreamSide)]
+    first, *others = [rows.lineage.with_watermarks_told() for rows in streams]
     for other in others:
         first = first.union(other, "cogroup")
-    return first
+    meet = static or _have_to_meet(first)
+    called = around_both_sides(user.function, user.form(of.spark, out), static)
+
+    def make(ctx: Any) -> Chain:
+        return user.of_each(left.grouped(ctx, meet).cogroup(right.grouped(ctx, meet)), called, out)
+
+    lineage = replace(first, open_watermarks=(), marks_reads=first.marks_reads or static)
+    return of.put_out(node, StreamRows(Recipe(make, tuple(rows.recipe for rows in streams)), lineage, schema))
+
+
+def _have_to_meet(lineage: Lineage) -> bool:
+    return len(lineage.sources) > 1 or bool(lineage.operators)
 
 
 def _by(frame: SparkDF, keys: Sequence[str]) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -12,11 +13,12 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_ckpt.errors import InvalidInputError, UserFunctionError
-from spark_ckpt.plan._keyed_operator import KeyedRows, Upstream
-from spark_ckpt.plan.as_called import copied
-from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan._keyed_operator import keyed_rows
+from spark_ckpt.plan._walks import Node, R, Walked
+from spark_ckpt.plan.batch_functions import copied
+from spark_ckpt.plan.chain import Chain, Recipe, StreamRows
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.key_columns import Keys, stored_name
+from spark_ckpt.plan.key_columns import Keys, arrow_columns, check_key_of_function, stored, stored_name
 from spark_ckpt.plan.lineage import Lineage, SourceNode
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.runtime.stateless import arrow_schema, with_control
@@ -85,72 +87,95 @@ def as_struct(schema: Any) -> T.StructType:
     return struct
 
 
+SparkDF = Any
 _ZONE = "spark.sql.session.timeZone"
 
 
-def with_stored_names(state: T.StructType) -> T.StructType:
-    """``state`` of a user's function, by names that its table can have."""
-    return T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in state.fields])
+@dataclass(frozen=True)
+class StateFunction:
+    """What a node of ``applyInPandasWithState`` says."""
+
+    user: Callable[..., Any]
+    state: T.StructType
+    timeout: str
 
 
-def pandas_function(
-    spark: Any,
-    user: Callable[..., Any],
-    keys: Keys,
-    inputs: pa.Schema,
-    output: T.StructType,
-    state: T.StructType,
-    timeout: str,
-    has_watermark: bool,
-) -> PandasStateFunction:
-    """``user`` of ``applyInPandasWithState``, which sees the columns ``inputs``."""
-    return PandasStateFunction(
-        user,
+@dataclass(frozen=True)
+class Processor:
+    """What a node of ``transformWithState`` says. ``user`` is the ``StatefulProcessor``, which gets DataFrames if it is
+    one of ``pandas``. ``initial``: rows of the state that it begins with, and how many of their first columns are keys.
+    """
+
+    user: Any
+    pandas: bool
+    time_mode: str
+    output_time: str | None = None
+    initial: tuple[SparkDF, int] | None = None
+
+
+def function_with_state(
+    of: Walked[R], node: Node, rows: R, places: Sequence[int], asked: StateFunction, mode: str
+) -> R:
+    """``applyInPandasWithState``; the keys are the columns at ``places``."""
+    rows, output, state = of.with_own_names(rows), of.schema(node), stored(asked.state)
+    keys = _keys(rows, places, state.names)
+    function = PandasStateFunction(
+        asked.user,
         arrow_schema(keys.schema),
-        inputs,
+        arrow_columns(rows.schema, rows.schema.names),
         arrow_schema(output),
         arrow_schema(state),
         output_struct=output.json(),
         state_struct=state.json(),
-        timeout=timeout,
-        session_timezone=spark.conf.get(_ZONE),
-        has_watermark=has_watermark,
-        options=pandas_options(spark.conf),
+        timeout=asked.timeout,
+        session_timezone=of.spark.conf.get(_ZONE),
+        has_watermark=bool(rows.lineage.watermarks),
+        options=pandas_options(of.spark.conf),
     )
+    made = keyed_rows(rows, of.uid(node), function, rows.schema.names, keys, _mode(of, node, mode))
+    return of.put_out(node, made)
 
 
-def processor_function(
-    spark: Any,
-    user: Any,
-    keys: Keys,
-    inputs: pa.Schema,
-    output: T.StructType,
-    time_mode: str,
-    pandas: bool,
-    initial: bool = False,
-    output_time: str | None = None,
-) -> ProcessorFunction:
-    """``user``, a ``StatefulProcessor`` of ``transformWithState``, which sees the columns ``inputs``."""
-    return ProcessorFunction(
-        user,
-        variables_of(user, time_mode, keys.schema.names),
+def processor(of: Walked[R], node: Node, rows: R, places: Sequence[int], asked: Processor, mode: str) -> R:
+    """``transformWithState``; the keys are the columns at ``places``."""
+    rows, output = of.with_own_names(rows), of.schema(node)
+    keys, uid = _keys(rows, places, []), of.uid(node)
+    function = ProcessorFunction(
+        asked.user,
+        variables_of(asked.user, asked.time_mode, keys.schema.names),
         arrow_schema(keys.schema),
-        inputs,
+        arrow_columns(rows.schema, rows.schema.names),
         arrow_schema(output),
         output_struct=output.json(),
-        time_mode=time_mode,
-        pandas=pandas,
-        session_timezone=spark.conf.get(_ZONE),
-        options=pandas_options(spark.conf),
-        initial=initial,
-        output_time=output_time,
+        time_mode=asked.time_mode,
+        pandas=asked.pandas,
+        session_timezone=of.spark.conf.get(_ZONE),
+        options=pandas_options(of.spark.conf),
+        initial=asked.initial is not None,
+        output_time=asked.output_time,
     )
+    both: StreamRows = rows
+    if asked.initial is not None:
+        both = _with_initial_rows(rows, keys, *asked.initial, uid)
+    columns = [*rows.schema.names, *([INITIAL] if asked.initial is not None else [])]
+    return of.put_out(node, keyed_rows(both, uid, function, columns, keys, _mode(of, node, mode)))
 
 
-SparkDF = Any
+def _mode(of: Walked[R], node: Node, mode: str) -> str:
+    if mode not in ("append", "update"):
+        raise InvalidInputError(f"{of.kind(node)}: outputMode must be append or update, found {mode!r}")
+    return mode
 
 
-def with_initial_rows(rows: Upstream, keys: Keys, state: SparkDF, count: int, uid: str | None) -> KeyedRows:
+def _keys(rows: StreamRows, places: Sequence[int], state: list[str]) -> Keys:
+    """Spark's keys of functions are columns of the rows. ``state``: names in the function's state."""
+    fields = [rows.schema.fields[place] for place in places]
+    for f in fields:
+        check_key_of_function(f)
+    return Keys.of_columns(fields).named_for(rows.schema.names, state)
+
+
+def _with_initial_rows(rows: StreamRows, keys: Keys, state: SparkDF, count: int, uid: str | None) -> StreamRows:
     """``rows`` together with those of ``state``, the first ``count`` columns of which are the keys once more, in one
     more column, ``INITIAL``. Raises ``InvalidInputError`` where they are of other types than the stream's."""
     table = _keyed(state, keys, count)
@@ -166,7 +191,7 @@ def with_initial_rows(rows: Upstream, keys: Keys, state: SparkDF, count: int, ui
         ]
         return Chain(frames[0].union(frames[1]).toDF(*names), with_control(schema))
 
-    return KeyedRows(Recipe(make, (rows.recipe, read)), rows.lineage.union(Lineage(1, (source,))), schema)
+    return StreamRows(Recipe(make, (rows.recipe, read)), rows.lineage.union(Lineage(1, (source,))), schema)
 
 
 def _keyed(state: SparkDF, keys: Keys, count: int) -> SparkDF:

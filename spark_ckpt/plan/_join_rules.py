@@ -52,13 +52,12 @@ class Bound:
 @dataclass
 class Parts:
     """``alone``: of each side, what its rows have to satisfy by themselves. ``computed``: columns that the condition
-    compares, by side. ``behind``: what only Spark can tell, of pairs."""
+    compares, by side."""
 
     keys: list[Key] = field(default_factory=list)
     alone: tuple[list[Column], list[Column]] = field(default_factory=lambda: ([], []))
     computed: tuple[dict[str, Column], dict[str, Column]] = field(default_factory=lambda: ({}, {}))
     condition: Predicate | None = None
-    behind: list[Column] = field(default_factory=list)
     bounds: list[Bound] = field(default_factory=list)
 
     def times(self, side: int) -> set[str]:

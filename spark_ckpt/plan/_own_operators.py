@@ -18,8 +18,10 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregates import ALL_ROWS
+from spark_ckpt.plan._keyed_operator import keyed_rows
+from spark_ckpt.plan.chain import StreamRows
 from spark_ckpt.plan.columns import refuse_repeated
-from spark_ckpt.plan.key_columns import Keys, check_key, stored_name
+from spark_ckpt.plan.key_columns import Keys, check_key
 from spark_ckpt.plan.lineage import Lineage, OperatorNode
 from spark_ckpt.runtime.stateless import spark_schema
 from spark_ckpt.state.functions.base import StateFunction
@@ -42,6 +44,13 @@ class OwnOperator:
     plain: frozenset[str]
     output_mode: str | None = None
     takes_updates: bool = False
+
+    def keyed(self, rows: StreamRows, uid: str | None) -> StreamRows:
+        """The operator behind ``rows``, which have its keys, too. Raises as :meth:`check_updates`."""
+        self.check_updates(rows.lineage)
+        keys = Keys.of_columns([rows.schema[name] for name in self.keys])
+        mode, updates = self.output_mode, self.takes_updates
+        return keyed_rows(rows, uid, self.function, self.columns, keys, mode, takes_updates=updates)
 
     def check_updates(self, lineage: Lineage) -> None:
         """Raises ``InvalidInputError`` where rows are updates, and nothing says which take the place of others. Windows
@@ -111,8 +120,3 @@ def _standing_for(asked: OwnOperator) -> Callable[..., Any]:
     called.__annotations__ = {}  # hints that are texts here would be a warning of Spark's
     called.asked = asked  # type: ignore[attr-defined]
     return called
-
-
-def stored(struct: T.StructType) -> T.StructType:
-    """The columns of a function's state, under names that a table can have."""
-    return T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in struct.fields])

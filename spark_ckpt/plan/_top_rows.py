@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._event_time import event_time
 from spark_ckpt.plan._java_classes import COLUMN, class_name, java_class
-from spark_ckpt.plan._keyed_operator import KeyedRows, Upstream, keyed_rows
-from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan._keyed_operator import keyed_rows
+from spark_ckpt.plan.chain import Chain, Recipe, StreamRows
 from spark_ckpt.plan.key_columns import Keys, arrow_columns, stored_name
 from spark_ckpt.runtime.limits import FirstOfResult
 from spark_ckpt.runtime.stateless import arrow_schema
@@ -91,13 +91,13 @@ class FirstRows:
 
 
 def first_rows_of_keys(
-    upstream: Upstream, uid: str | None, asked: FirstRows, method: str, mode: str | None
-) -> KeyedRows:
+    rows: StreamRows, uid: str | None, asked: FirstRows, method: str, mode: str | None
+) -> StreamRows:
     """The operator behind rows whose columns have names of their own; the keys are columns of theirs."""
-    names = upstream.schema.names
-    keys = Keys.of_columns([upstream.schema[name] for name in asked.keys]).named_for(names, STATE_COLUMNS)
-    function = top_n(upstream.schema, asked, keys, method)
-    return keyed_rows(upstream, uid, function, names, keys, mode)
+    names = rows.schema.names
+    keys = Keys.of_columns([rows.schema[name] for name in asked.keys]).named_for(names, STATE_COLUMNS)
+    function = top_n(rows.schema, asked, keys, method)
+    return keyed_rows(rows, uid, function, names, keys, mode)
 
 
 def top_n(schema: T.StructType, asked: FirstRows, keys: Keys, method: str) -> TopN:
@@ -122,19 +122,19 @@ def top_n(schema: T.StructType, asked: FirstRows, keys: Keys, method: str) -> To
 _ALL = "all"
 
 
-def first_rows(upstream: Upstream, n: int, uid: str | None) -> KeyedRows:
+def first_rows(rows: StreamRows, n: int, uid: str | None) -> StreamRows:
     """The first ``n`` rows. In output mode complete, behind an aggregation, of each result; else an operator counts
     them over time, in one task."""
-    names = upstream.schema.names
+    names = rows.schema.names
     keys = Keys({_ALL: F.lit(True)}, T.StructType().add(_ALL, "boolean"), frozenset()).named_for(names, [COUNT])
-    function = Limited(n, arrow_schema(keys.schema), arrow_columns(upstream.schema, names))
-    whole = upstream.lineage.whole_result
-    made = keyed_rows(upstream, uid, function, names, keys, whole_in_complete=whole)
+    function = Limited(n, arrow_schema(keys.schema), arrow_columns(rows.schema, names))
+    whole = rows.lineage.whole_result
+    made = keyed_rows(rows, uid, function, names, keys, whole_in_complete=whole)
     counting, lineage = made.recipe.make, replace(made.lineage, is_limited=True)
 
     def make(ctx: Any) -> Chain:
         in_complete = whole and ctx.output_mode == "complete"
-        return of_result(ctx, upstream.recipe, n) if in_complete else counting(ctx)
+        return of_result(ctx, rows.recipe, n) if in_complete else counting(ctx)
 
     return replace(made, recipe=replace(made.recipe, make=make), lineage=lineage)
 

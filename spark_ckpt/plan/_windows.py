@@ -4,40 +4,102 @@ Driver; classic and Connect.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType, TimestampNTZType
+from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
 
-from spark_ckpt.plan._event_time import simple_ms
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._event_time import DELAY_KEY, simple_ms
 from spark_ckpt.plan._java_classes import COLUMN, class_name, java_class
-from spark_ckpt.runtime.windows import WindowSize
+from spark_ckpt.plan.columns import free
+from spark_ckpt.plan.key_columns import stored_name
+from spark_ckpt.runtime.operations import Operation
+from spark_ckpt.runtime.windows import ShowSessions, ShowWindows, WindowSize
 
 SparkDF = Any
+S = TypeVar("S", bound="Session")
 WINDOWS = ("window", "session_window")
 WINDOW_KEYS = {"window": "spark.timeWindow", "session_window": "spark.sessionWindow"}
 """What Spark notes of a column that is a window (``TimeWindow.marker``): ``window_time`` asks for it."""
 
 
-def without_zone(field: StructField) -> bool:
-    """Whether the times of the windows in the column ``field`` have no zone."""
+def _without_zone(field: StructField) -> bool:
     kind = field.dataType
     assert isinstance(kind, StructType)
     return isinstance(kind.fields[0].dataType, TimestampNTZType)
 
 
-def in_place(schema: StructType, start: str, name: str, field: StructField) -> StructType:
-    """``schema`` with windows as ``field`` shows them, called ``name``, in the place of their ``start``."""
-    shown = StructField(name, field.dataType, True, field.metadata)
-    return StructType([shown if f.name == start else f for f in schema.fields])
+@dataclass(frozen=True)
+class TimeWindow:
+    """Windows of time in a column, which Spark shows as ``field`` says."""
+
+    size: WindowSize
+    field: StructField
+
+    @property
+    def event_time(self) -> bool:
+        """Whether a watermark ends the windows."""
+        return DELAY_KEY in self.field.metadata
+
+    @property
+    def local(self) -> bool:
+        """Whether its times have no zone."""
+        return _without_zone(self.field)
+
+    def added(self, before: StructType, name: str) -> StructType:
+        """``before``, with the windows, called ``name`` in the state, and their starts behind it."""
+        shown, start = free(name, before.names), free(f"{name}_start", [*before.names, name])
+        window = StructField(shown, self.field.dataType, True, self.field.metadata)
+        return StructType([*before.fields, window, StructField(start, TimestampType())])
+
+    def shown(self, before: StructType, start: str, name: str) -> tuple[Operation, StructType]:
+        """What puts the windows, called ``name``, in the place of their ``start``; and the columns behind that."""
+        window = StructField(name, self.field.dataType, True, self.field.metadata)
+        fields = [window if f.name == start else f for f in before.fields]
+        return ShowWindows(start, name, self.size.size, self.local), StructType(fields)
 
 
 @dataclass(frozen=True)
-class TimeWindow:
-    """``time`` is what it is a window of, ``name`` what its column is called."""
+class Session:
+    """Sessions, which are key number ``place``, and which Spark shows as ``field`` says."""
+
+    place: int
+    field: StructField
+
+    @property
+    def event_time(self) -> bool:
+        """Whether a watermark ends the sessions."""
+        return DELAY_KEY in self.field.metadata
+
+    def shown(self, before: StructType, start: str, end: str, name: str) -> tuple[Operation, StructType]:
+        """What puts the sessions, called ``name``, in place of their two times; and the columns behind that."""
+        fields = [f for f in before.fields if f.name not in (start, end)]
+        fields.insert(self.place, StructField(name, self.field.dataType, True, self.field.metadata))
+        return ShowSessions(start, end, name, self.place, _without_zone(self.field)), StructType(fields)
+
+
+def the_session(found: Sequence[S | None]) -> S | None:
+    """The one among the keys. Raises ``InvalidInputError`` for several, of which Spark's streams fail."""
+    sessions = [session for session in found if session is not None]
+    if len(sessions) > 1:
+        raise InvalidInputError("groupBy: a session among the keys has to be the only one; Spark's streams fail there")
+    return sessions[0] if sessions else None
+
+
+def session_times(name: str, taken: Sequence[str]) -> tuple[str, str]:
+    """What the start and the end of a session called ``name`` are called in the state."""
+    start, end = (free(stored_name(f"{name}_{part}"), taken) for part in ("start", "end"))
+    return start, end
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    """A call of ``window``. ``time`` is what it is a window of, ``name`` what its column is called."""
 
     time: Column
     name: str
@@ -45,8 +107,8 @@ class TimeWindow:
 
 
 @dataclass(frozen=True)
-class SessionWindow:
-    """As :class:`TimeWindow`. ``gap`` is what a session ends after, an interval or its text; ``gap_us`` if it is the
+class SessionCall:
+    """As :class:`WindowCall`. ``gap`` is what a session ends after, an interval or its text; ``gap_us`` if it is the
     same for all rows and of one length.
     """
 
@@ -56,23 +118,9 @@ class SessionWindow:
     gap_us: int | None
 
 
-def _has_sessions(kind: StructType) -> bool:
-    """In a struct, too, where Spark finds them."""
-    noted = WINDOW_KEYS["session_window"]
-    return any(
-        noted in field.metadata or (isinstance(field.dataType, StructType) and _has_sessions(field.dataType))
-        for field in kind.fields
-    )
-
-
-def is_window_call(column: Any) -> bool:
-    """Whether it is a window as it is, at most under another name."""
-    return isinstance(column, Column) and _call(column)[1] in WINDOWS
-
-
-def time_window(df: SparkDF, column: Any) -> TimeWindow | SessionWindow | None:
+def time_window(df: SparkDF, column: Any) -> WindowCall | SessionCall | None:
     """What ``column`` says, if it is a window. Raises as Spark does for windows that it refuses."""
-    if not is_window_call(column):
+    if not isinstance(column, Column) or _call(column)[1] not in WINDOWS:
         return None
     name, call = _call(column)
     df.select(column).schema  # noqa: B018 - Spark says what is wrong with it; Connect when it is asked
@@ -81,12 +129,12 @@ def time_window(df: SparkDF, column: Any) -> TimeWindow | SessionWindow | None:
         (gap,) = others
         text = _text(gap)
         known = None if text is None else simple_ms(text)
-        return SessionWindow(time, name or call, _column(gap), None if known is None else known * 1000)
+        return SessionCall(time, name or call, _column(gap), None if known is None else known * 1000)
     texts = [str(_text(node)) for node in others]
     size = _micros(df, texts[0])
     slide = _micros(df, texts[1]) if len(texts) > 1 else size
     start = _micros_of_start(df, texts[1], texts[2]) if len(texts) > 2 else 0
-    return TimeWindow(time, name or "window", WindowSize(size, slide, start))
+    return WindowCall(time, name or "window", WindowSize(size, slide, start))
 
 
 def _micros(df: SparkDF, text: str) -> int:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import StructType
 from pyspark.util import InheritableThread
 
@@ -39,6 +40,7 @@ _CONDITION = "FOREACH_BATCH_USER_FUNCTION_ERROR"
 """What Spark calls a function's failure, by method, and of all others."""
 _FOR_EVERY_SINK = ("columns", "where", "uid")
 Request = tuple[Any, dict[str, str]]
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,14 @@ class BatchFunction:
         made = func if hasattr(func, "__qualname__") else type(func)
         own = "" if made.__qualname__.endswith(made.__name__) else f" ({made.__name__})"
         return f"{made.__module__}.{made.__qualname__}{own}"
+
+
+def copied(given: Given) -> Given:
+    """A function of the user's as it is when it is given to a method, as executors get it. Raises as PySpark does for
+    what cannot be pickled."""
+    pickled = CloudPickleSerializer()
+    made: Given = pickled.loads(pickled.dumps(given))
+    return made
 
 
 def with_functions_last(sinks: Sequence[Request]) -> list[Request]:

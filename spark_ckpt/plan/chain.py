@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql.types import StructField, StructType
 
-from spark_ckpt.plan.lineage import OperatorNode, SourceNode
+from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode
 from spark_ckpt.runtime.lazy_batch import RowOperation
 from spark_ckpt.runtime.operations import Operation, Operations, Renamed, row_by_row
 from spark_ckpt.runtime.stateless import nullable
@@ -99,6 +99,15 @@ class Recipe:
                     todo.append(parent)
                 found[parent] = found.get(parent, 0) + 1
         return found
+
+
+@dataclass(frozen=True)
+class StreamRows:
+    """Rows of a stream: how they are made, what flows into them, and their columns without the control columns."""
+
+    recipe: Recipe
+    lineage: Lineage
+    schema: StructType
 
 
 def in_python(

@@ -7,8 +7,8 @@ there: another input column, a field of the state, or a name that Delta does not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._carried_keys import carried, carried_type, given_back, is_carried
+from spark_ckpt.plan._carried_keys import carried, carried_type, is_carried
 from spark_ckpt.plan._event_time import DELAY_KEY
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.refused_types import has_repeated_fields, refuse_unkept
@@ -48,21 +48,14 @@ class Keys:
     """The grouping keys: name in the state -> expression over the parent's columns, and their types.
 
     ``columns`` are those that are a column of the parent, as it is; ``plain``: every key is. ``delays_ms``: of each key
-    that is an event time, how far the watermark is behind it. ``carried``: of those that the operator has as another
-    type, what they are outside of it. ``given``: expressions as they were given, where they fail on control rows.
-    ``notes``: the metadata of each. ``called``: of those whose name another one has, too, what its user calls it,
-    ``copied`` those of them that are a column as it is.
+    that is an event time, how far the watermark is behind it. ``notes``: the metadata of each.
     """
 
     expressions: dict[str, Column]
     schema: T.StructType
     columns: frozenset[str]
     delays_ms: tuple[int | None, ...] = ()
-    carried: Mapping[str, T.DataType] = field(default_factory=dict)
-    given: Mapping[str, Column] = field(default_factory=dict)
     notes: tuple[dict[str, Any], ...] = ()
-    called: Mapping[str, str] = field(default_factory=dict)
-    copied: frozenset[str] = frozenset()
 
     @classmethod
     def of_columns(cls, fields: Sequence[T.StructField]) -> Keys:
@@ -116,27 +109,25 @@ class Keys:
         fields = [T.StructField(n, f.dataType, True) for n, f in zip(names, self.schema.fields, strict=True)]
         expressions = dict(zip(names, self.expressions.values(), strict=True))
         kept = frozenset(n for n, old in zip(names, self.expressions, strict=True) if n == old and n in self.columns)
-        kinds = {
-            new: self.carried[old] for new, old in zip(names, self.expressions, strict=True) if old in self.carried
-        }
-        return replace(self, expressions=expressions, schema=T.StructType(fields), columns=kept, carried=kinds)
+        return replace(self, expressions=expressions, schema=T.StructType(fields), columns=kept)
 
     def _carried(self) -> Keys:
         kinds = {f.name: f.dataType for f in self.schema.fields if is_carried(f.dataType)}
         expressions = {n: carried(c, kinds[n]) if n in kinds else c for n, c in self.expressions.items()}
         fields = [T.StructField(f.name, carried_type(f.dataType), True) for f in self.schema.fields]
         columns = self.columns - kinds.keys()
-        return replace(self, expressions=expressions, schema=T.StructType(fields), columns=columns, carried=kinds)
-
-    def given_back(self) -> dict[str, Column]:
-        """Behind the operator: those that it has as another type, as they were."""
-        return {name: given_back(F.col(quoted(name)), kind) for name, kind in self.carried.items()}
+        return replace(self, expressions=expressions, schema=T.StructType(fields), columns=columns)
 
 
 def stored_name(name: str) -> str:
     """``name`` as a column of the state table: without the aliases of fields, ``(st.x AS x + 1)``, which states of
     before have not."""
     return _NOT_IN_DELTA.sub("_", _FIELD.sub(r".\1", name))
+
+
+def stored(struct: T.StructType) -> T.StructType:
+    """The columns of a function's state, under names that a table can have."""
+    return T.StructType([T.StructField(stored_name(f.name), f.dataType, f.nullable) for f in struct.fields])
 
 
 def written(col: Any) -> str:

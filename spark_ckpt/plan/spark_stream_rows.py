@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -20,7 +19,7 @@ from pyspark.sql.types import StructType
 from spark_ckpt.errors import InvalidInputError, ProtocolBugError
 from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.plan._plan_text import Node, plan_nodes
-from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.chain import Chain, Recipe, StreamRows
 from spark_ckpt.plan.columns import refuse_repeated, refuse_reserved
 from spark_ckpt.plan.lineage import SPARK_STREAMS, Lineage, SparkStreamNode
 from spark_ckpt.runtime.operations import Operation
@@ -89,18 +88,9 @@ _STREAMING = "~"
 """In front of each node of Spark's plan that has a stream below it."""
 
 
-@dataclass(frozen=True)
-class SparkStreamRows:
-    """The rows of a stream that Spark reads, with barriers."""
-
-    recipe: Recipe
-    lineage: Lineage
-    schema: StructType
-
-
-def spark_stream_rows(spark: Any, stream: SparkStreamMaker | Any, uid: str | None) -> SparkStreamRows:
-    """``stream`` is a streaming DataFrame of Spark's, or a function that makes one of a position. Raises
-    ``InvalidInputError`` for what is not one stream, or keeps state."""
+def spark_stream_rows(spark: Any, stream: SparkStreamMaker | Any, uid: str | None) -> StreamRows:
+    """The rows of ``stream``, with barriers: a streaming DataFrame of Spark's, or a function that makes one of a
+    position. Raises ``InvalidInputError`` for what is not one stream, or keeps state."""
     make: SparkStreamMaker | None = stream if callable(stream) else None
     df: Any = stream if make is None else make(None)
     _check(df)
@@ -122,7 +112,7 @@ def spark_stream_rows(spark: Any, stream: SparkStreamMaker | Any, uid: str | Non
         return Chain(_with_nulls(ctx.frame(_BARRIERS), schema).union(rows), full)
 
     lineage = Lineage(1, (SPARK_STREAMS,), spark_streams=(node,))
-    return SparkStreamRows(Recipe(build, (_BARRIERS,)), lineage, schema)
+    return StreamRows(Recipe(build, (_BARRIERS,)), lineage, schema)
 
 
 def _with_nulls(barriers: Any, schema: StructType) -> Any:

@@ -30,10 +30,10 @@ from spark_ckpt.plan._build import (
     sink_input,
     source_specs,
 )
+from spark_ckpt.plan._keyed_operator import event_time
 from spark_ckpt.plan._memory_table import make_table, with_folder
 from spark_ckpt.plan._source_starts import check_starting_from, find_offset
 from spark_ckpt.plan._spark_location import as_spark_writes, files_at, own_location, spark_location
-from spark_ckpt.plan._wiring import event_time
 from spark_ckpt.plan.batch_functions import BatchFunction, as_sinks, deliverer_of, thread_of, with_functions_last
 from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, SparkStreamNode
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path

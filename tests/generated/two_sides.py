@@ -23,6 +23,7 @@ from tests.generated.expressions import quoted
 from tests.generated.query_functions import NAMES
 
 DEADLINE_S = 300.0
+_BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
 WORDS = [("a", "one", 1), ("b", "two", 2), ("b", "again", 7), ("z", None, 0), (None, "nothing", None)]
 
 FOLDERS = ("in", "other", "third")
@@ -115,7 +116,18 @@ class TwoSides:
         mode, once = queries[0].mode, any(q.once for q in queries)
         plain = self._outcome(self.plain, queries, mode)
         ours = self._outcome(self.ours, queries, mode)
+        if isinstance(ours, Exception) and not isinstance(plain, Exception):
+            plain = self._without_broadcasts(queries, mode)
         return differing(plain, ours, mode, once)
+
+    def _without_broadcasts(self, queries: Sequence[Query], mode: str) -> Any:
+        """Spark broadcasts a stream of small files. Where a filter leaves none of its rows, nothing of a table that it
+        is joined with is computed then, and so no cast of ANSI's fails, as it does in Spark's other joins."""
+        self.spark.conf.set(_BROADCAST, "-1")
+        try:
+            return self._outcome(self.plain, queries, mode)
+        finally:
+            self.spark.conf.unset(_BROADCAST)
 
     def _outcome(self, side: Side, queries: Sequence[Query], mode: str) -> Any:
         for path in (*FOLDERS, "plain", "jobs", *(f"location-{n}" for n in range(self.lives))):

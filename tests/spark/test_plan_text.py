@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from spark_ckpt.plan._plan_text import parse
-from spark_ckpt.plan.relations._text_check import computed_control_column, keeps_control_rows
+from spark_ckpt.plan.relations._text_check import computed_control_column
 
 PLAN = """\
 Project [k#0, a
@@ -27,27 +25,6 @@ def test_a_plan_is_read_without_what_stands_in_subqueries() -> None:
     assert [n.name for n in nodes] == names
     assert nodes[0].text.startswith("Project [k#0, a\nb AS x#9"), "a line break in a literal belongs to its node"
     assert nodes[3].same == "LocalRelation [k, __ckpt_tag, __ckpt_ctl]"
-
-
-@pytest.mark.parametrize(
-    ("condition", "keeps"),
-    [
-        ("(isnotnull(__ckpt_ctl#5) OR (v#1L > 1))", True),
-        ("((v#1L > 1) OR isnotnull(__ckpt_ctl#5))", True),
-        ("isnotnull(__ckpt_ctl#5)", True),
-        ("(((a#1 = 1) OR (b#2 = 2)) OR isnotnull(__ckpt_ctl#5))", True),
-        ("((isnotnull(__ckpt_ctl#5) OR a#1) AND (b#2 OR isnotnull(__ckpt_ctl#5)))", True),
-        ("((isnotnull(__ckpt_ctl#5) OR a#1) AND b#2)", False),
-        ("NOT isnotnull(__ckpt_ctl#5)", False),
-        ("NOT (isnotnull(__ckpt_ctl#5) OR a#1)", False),
-        ("isnull(__ckpt_ctl#5)", False),
-        ("(isnotnull(__ckpt_ctl#5) AND (v#1L > 1))", False),
-        ("isnotnull(__ckpt_ctl_#5)", False),
-        ("coalesce((v#1L > 1), true)", False),
-    ],
-)
-def test_a_filter_keeps_control_rows_only_if_its_condition_proves_it(condition: str, keeps: bool) -> None:
-    assert keeps_control_rows(condition) is keeps
 
 
 def test_a_control_column_that_is_computed_is_seen() -> None:

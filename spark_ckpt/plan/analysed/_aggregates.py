@@ -6,32 +6,25 @@ accumulator of ours, and what stands around it a projection behind, under the id
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import functions as F
+from pyspark.sql import Column
 from pyspark.sql import types as T
 
-from spark_ckpt import agg
-from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregate_functions import Grouping, WindowKey, in_slices, rules_of
-from spark_ckpt.plan._aggregates import ALL_ROWS, Split, split_aggregates
-from spark_ckpt.plan._carried_keys import carried, given_back, is_carried
+from spark_ckpt.plan._aggregates import Split, split_aggregates
+from spark_ckpt.plan._groups import Grouped, InSessions, Windowed, kept, key_names
 from spark_ckpt.plan._java_classes import attribute_id, frame_of
-from spark_ckpt.plan._keyed_operator import keyed_rows
-from spark_ckpt.plan._windows import in_place
+from spark_ckpt.plan._walks import own_names
+from spark_ckpt.plan._windows import the_session
 from spark_ckpt.plan.analysed._aggregate_calls import ClassicExpressions
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     column_of,
     kind_of,
-    named_as,
-    new_attributes,
     output_of,
-    own_names,
     project,
     relation,
     resolved,
@@ -40,26 +33,12 @@ from spark_ckpt.plan.analysed._nodes import (
     under_id,
 )
 from spark_ckpt.plan.analysed._pivots import refuse_updates, without_pivots
-from spark_ckpt.plan.analysed._row_by_row import python_step, step
-from spark_ckpt.plan.analysed._sessions import Session, in_sessions, session_among
-from spark_ckpt.plan.analysed._time_windows import (
-    TimeWindow,
-    Windowed,
-    directly_below,
-    window_of,
-    windowed,
-    with_starts,
-)
+from spark_ckpt.plan.analysed._row_by_row import step
+from spark_ckpt.plan.analysed._sessions import NodeSession, in_sessions, session_of
+from spark_ckpt.plan.analysed._time_windows import NodeWindow, directly_below, window_of, windowed, with_starts
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import seq_items
-from spark_ckpt.plan.analysed.uids import given_uid
-from spark_ckpt.plan.columns import free
-from spark_ckpt.plan.key_columns import Keys, arrow_columns, check_key, stored_name
-from spark_ckpt.runtime.stateless import arrow_schema
-from spark_ckpt.runtime.windows import ShowWindows
-from spark_ckpt.state.aggregates.function import AggregateFunction
-from spark_ckpt.state.aggregates.sessions import SessionAggregate
-from spark_ckpt.state.aggregates.windowed import WindowedAggregate
+from spark_ckpt.plan.key_columns import check_key
 
 SparkDF = Any
 JavaObject = Any
@@ -70,69 +49,65 @@ _NUMBER_OF_SET = "spark_grouping_id"
 
 
 @dataclass(frozen=True)
-class _Grouped:
-    """An ``Aggregate`` node. ``frame`` has the columns of its child under names of their own, and no rows.
+class _Grouped(Grouped[Rows]):
+    """``renamed``: what aggregates read under other names, as keys have theirs -> those of the rows."""
 
-    ``window``: the one among the keys, if there is one; ``key_names`` are the keys' names behind the operator.
-    ``renamed``: what aggregates read under other names, as keys have theirs -> those of ``frame``.
-    """
-
-    node: JavaObject
-    frame: SparkDF
-    grouping: list[JavaObject]
-    key_names: list[str]
-    split: Split
-    window: TimeWindow | None
-    session: Session | None
+    of: Translation
+    window: NodeWindow | None
+    session: NodeSession | None
     renamed: dict[str, str]
 
-    @property
-    def window_place(self) -> int:
-        """Which of the keys the window is."""
+    def rows(self) -> Rows:
+        return self.of.rows(self.node.child())
+
+    def windowed(self, name: str, sliced: bool) -> Windowed[Rows]:
         assert self.window is not None
-        return next(i for i, key in enumerate(self.grouping) if self.window.is_column(key))
+        if directly_below(self.node.child(), self.window) is None:
+            return with_starts(self.of, self.rows(), self.window, name)
+        return windowed(self.of, self.window, name, sliced, self.node.references())
 
-    @property
-    def reads(self) -> list[str]:
-        """The columns that aggregates read."""
-        return self.split.columns()
+    def in_sessions(self, name: str) -> InSessions[Rows]:
+        assert self.session is not None
+        return in_sessions(self.of, self.node.child(), self.session, name)
 
-    @property
-    def specs(self) -> dict[str, AggSpec]:
-        """Of keys alone, that the group is there is what is kept."""
-        return self.split.specs or {free("rows_of_group", [*self.frame.columns, *self.key_names]): agg.count()}
+    def reads(self) -> Mapping[str, Column]:
+        by_name = dict(zip(self.taken, output_of(self.node.child()), strict=True))
+        by_name |= {own: by_name[name] for own, name in self.renamed.items()}
+        computed = self.split.computed
+        return {n: computed[n] if n in computed else column_of(by_name[n]) for n in self.split.columns()}
 
 
 def aggregate(of: Translation, node: JavaObject) -> Rows:
     grouped = _grouped(of, without_pivots(of, node))
-    kept = _kept(of, grouped)
+    made = kept(of, grouped)
     if grouped.node is not node:
-        refuse_updates(kept.lineage)
-    kept = _given_back(of, grouped, kept)
-    return step(of, _shown(of, grouped, kept), kept)
+        refuse_updates(made.lineage)
+    return step(of, _shown(of, grouped, made), made)
 
 
 def _grouped(of: Translation, node: JavaObject) -> _Grouped:
     before = output_of(node.child())
     grouping, results = seq_items(node.groupingExpressions()), seq_items(node.aggregateExpressions())
-    names = own_names(str(a.name()) for a in before)
-    frame = frame_of(relation([a.withName(n) for a, n in zip(before, names, strict=True)]), of.spark)
-    session = session_among(grouping)
+    taken = own_names(str(a.name()) for a in before)
+    frame = frame_of(relation([a.withName(n) for a, n in zip(before, taken, strict=True)]), of.spark)
+    session = the_session([session_of(key, place) for place, key in enumerate(grouping)])
     if session is not None and _is_of_sets(node.child()):
         raise InvalidInputError(
             "cube, rollup and grouping sets of session windows are not there on a stream, on Spark's neither: a session"
             " that a set is without would never end. Write one groupBy(F.session_window(...), ...) for each set of keys"
         )
-    windows = () if session is not None else (window_of(node.child(), key) for key in grouping)
-    window = next((w for w in windows if w is not None), None)
-    own = session.column if session is not None else None if window is None else window.column
-    key_names = _key_names(grouping, results, {attribute_id(a): str(a.name()) for a in before}, own)
-    for name, key in zip(key_names, grouping, strict=False):
+    windows = [None if session is not None else window_of(node.child(), key) for key in grouping]
+    at = next((i for i, w in enumerate(windows) if w is not None), None)
+    of_time = at if session is None else session.place
+    window, place = None if at is None else windows[at], of_time or 0
+    names = _key_names(grouping, results, {attribute_id(a): str(a.name()) for a in before}, of_time)
+    for name, key in zip(names, grouping, strict=False):
         check_key(T.StructField(name, type_of(key)))
-    split = split_aggregates(frame, ClassicExpressions(frame, grouping, results), key_names)
-    starts = [f"{n}_start" if window and window.is_column(k) else n for n, k in zip(key_names, grouping, strict=False)]
-    renamed = _told_from_keys(split, dict(zip(names, before, strict=True)), dict(zip(starts, grouping, strict=True)))
-    return _Grouped(node, frame, grouping, key_names, split, window, session, renamed)
+    split = split_aggregates(frame, ClassicExpressions(frame, grouping, results), names)
+    starts = [f"{n}_start" if window is not None and i == place else n for i, n in enumerate(names)]
+    renamed = _told_from_keys(split, dict(zip(taken, before, strict=True)), dict(zip(starts, grouping, strict=False)))
+    keys, kinds = list(map(column_of, grouping)), list(map(type_of, grouping))
+    return _Grouped(node, keys, kinds, names, split, window, session, place, taken, of, renamed)
 
 
 def _is_of_sets(below: JavaObject) -> bool:
@@ -153,24 +128,20 @@ def _told_from_keys(split: Split, columns: dict[str, JavaObject], keys: dict[str
 
 
 def _key_names(
-    grouping: list[JavaObject], results: list[JavaObject], columns: dict[int, str], window: JavaObject | None
+    grouping: list[JavaObject], results: list[JavaObject], columns: dict[int, str], of_time: int | None
 ) -> list[str]:
     """What each key is called in the state: the column's name, as it is called in ``columns``, by ids, and not as it
-    is written here; or what Spark calls the expression. A window is called as the result that shows it."""
-    names: list[str] = []
-    for key in grouping:
-        is_window = window is not None and kind_of(key) == "AttributeReference" and _same(key, window)
-        is_column = kind_of(key) == "AttributeReference" and not is_window
-        name = columns[attribute_id(key)] if is_column else _shown_name(key, results)
-        taken = names if is_column else [*names, *columns.values()]
-        own = stored_name(name)
-        taken = [t for t in taken if not is_window or t != str(key.name())]
-        names.append(own if own.lower() not in {t.lower() for t in taken} else free(f"{own}_key", taken))
-    return names or [ALL_ROWS]
-
-
-def _same(one: JavaObject, other: JavaObject) -> bool:
-    return attribute_id(one) == attribute_id(other)
+    is written here; or what Spark calls the expression. A window, key number ``of_time``, is called as the result that
+    shows it."""
+    shown, taken = [], []
+    for at, key in enumerate(grouping):
+        if kind_of(key) == "AttributeReference" and at != of_time:
+            shown.append(columns[attribute_id(key)])
+            taken.append(list[str]())
+        else:
+            shown.append(_shown_name(key, results))
+            taken.append([name for name in columns.values() if at != of_time or name != str(key.name())])
+    return key_names(shown, taken)
 
 
 def _shown_name(key: JavaObject, results: list[JavaObject]) -> str:
@@ -178,126 +149,6 @@ def _shown_name(key: JavaObject, results: list[JavaObject]) -> str:
     same = (r for r in results if kind_of(r) == "Alias" and r.child().semanticEquals(key))
     found = next(same, None)
     return text_of(key) if found is None else str(found.name())
-
-
-def _kept(of: Translation, grouped: _Grouped) -> Rows:
-    """The operator's keys and aggregates, under ids of their own."""
-    if grouped.session is not None:
-        return _kept_sessions(of, grouped, grouped.session)
-    window = None if grouped.window is None else _windowed(of, grouped, grouped.window)
-    rows = of.rows(grouped.node.child()) if window is None else window.rows
-    names = list(grouped.key_names)
-    keys = grouped.grouping or resolved(grouped.frame, [F.lit(0)])
-    if window is not None:
-        place = grouped.window_place
-        names[place], keys = f"{names[place]}_start", [*keys[:place], window.key, *keys[place + 1 :]]
-    read = step(of, _read(grouped, rows, dict(zip(names, keys, strict=True))), rows)
-    by = _keys(names, read)
-    function = _function(of, grouped, by, read, window)
-    mode = None if isinstance(function, WindowedAggregate) else "update"
-    kept = _operator(of, grouped, read, function, by, grouped.reads, mode)
-    return kept if window is None else _with_shown(kept, names[grouped.window_place], grouped, window)
-
-
-def _operator(
-    of: Translation,
-    grouped: _Grouped,
-    read: Rows,
-    function: AggregateFunction,
-    by: Keys,
-    wanted: Sequence[str],
-    mode: str | None,
-) -> Rows:
-    inputs = [f.name for f in read.schema.fields if f.name in wanted]
-    # An update of a row that is there changes nothing of which keys there are.
-    keys_alone = not grouped.split.specs
-    uid = given_uid(of, grouped.node)
-    made = keyed_rows(read.upstream(), uid, function, inputs, by, mode, takes_updates=keys_alone)
-    return Rows(made.recipe, made.lineage, new_attributes(made.schema), made.schema)
-
-
-def _kept_sessions(of: Translation, grouped: _Grouped, session: Session) -> Rows:
-    """Sessions are no key: the operator merges them. In update mode there are none, and without a watermark none
-    ends."""
-    place, name = session.place, grouped.key_names[session.place]
-    found = in_sessions(of, grouped.node.child(), session, name)
-    names = [n for i, n in enumerate(grouped.key_names) if i != place] or [ALL_ROWS]
-    others = [k for i, k in enumerate(grouped.grouping) if i != place] or resolved(grouped.frame, [F.lit(0)])
-    keys = dict(zip(names, others, strict=True))
-    read = step(of, _read(grouped, found.rows, {**keys, **found.attributes()}), found.rows)
-    by, wanted = _keys(names, read), [*grouped.reads, found.start, found.end]
-    function = SessionAggregate(
-        arrow_schema(by.schema), _inputs(grouped, read), grouped.specs,
-        start=found.start, end=found.end, rules=rules_of(of.spark),
-    )  # fmt: skip
-    function.shown = grouped.split.shown
-    ends = session.event_time and bool(read.lineage.watermarks)
-    kept = _operator(of, grouped, read, function, by, wanted, "append" if ends else "complete")
-    show, schema = session.shown(found.start, found.end, name, kept.schema)
-    return python_step(kept, show, new_attributes(schema), schema)
-
-
-def _windowed(of: Translation, grouped: _Grouped, window: TimeWindow) -> Windowed:
-    """The rows with their windows' starts."""
-    child, name = grouped.node.child(), grouped.key_names[grouped.window_place]
-    at = directly_below(child, window)
-    if at is None:
-        return with_starts(of.rows(child), window, name)
-    sliced = in_slices(window.size, window.event_time, grouped.specs.values())
-    return windowed(of, window, name, newest=sliced, read=grouped.node.references())
-
-
-def _function(of: Translation, grouped: _Grouped, keys: Keys, read: Rows, made: Windowed | None) -> AggregateFunction:
-    key = None
-    if made is not None:
-        name, window = f"{grouped.key_names[grouped.window_place]}_start", made.window
-        key = WindowKey(name, window.size, window.event_time, made.newest)
-    grouping = Grouping(keys, key, bool(read.lineage.watermarks), not grouped.grouping)
-    return grouping.function(_inputs(grouped, read), grouped.specs, rules_of(of.spark), grouped.split.shown)
-
-
-def _inputs(grouped: _Grouped, read: Rows) -> pa.Schema:
-    return arrow_columns(read.schema, grouped.reads)
-
-
-def _read(grouped: _Grouped, rows: Rows, keys: dict[str, JavaObject]) -> JavaObject:
-    """The projection in front of the operator: keys, and what aggregates read, under the names of the state."""
-    by_name = dict(zip(grouped.frame.columns, output_of(grouped.node.child()), strict=True))
-    names = list(grouped.split.computed)
-    computed = dict(zip(names, resolved(grouped.frame, [grouped.split.computed[n] for n in names]), strict=True))
-    by_name |= {own: by_name[name] for own, name in grouped.renamed.items()}
-    read = {name: computed[name] if name in computed else by_name[name] for name in grouped.reads}
-    listed = {**read, **{name: _as_kept(grouped, key) for name, key in keys.items()}}
-    return project([named_as(e, name) for name, e in listed.items()], relation(rows.attributes))
-
-
-def _as_kept(grouped: _Grouped, key: JavaObject) -> JavaObject:
-    """A key, as another type where no state table has its own."""
-    kind = type_of(key)
-    return resolved(grouped.frame, [carried(column_of(key), kind)])[0] if is_carried(kind) else key
-
-
-def _given_back(of: Translation, grouped: _Grouped, kept: Rows) -> Rows:
-    """``kept``, with its keys as they were."""
-    kinds = dict(zip(grouped.key_names, map(type_of, grouped.grouping), strict=False))
-    if not any(map(is_carried, kinds.values())):
-        return kept
-    columns = [given_back(column_of(a), kinds.get(str(a.name()), T.NullType())) for a in kept.attributes]
-    made = resolved(frame_of(relation(kept.attributes), of.spark), columns)
-    named = [named_as(e, str(a.name())) for e, a in zip(made, kept.attributes, strict=True)]
-    return step(of, project(named, relation(kept.attributes)), kept)
-
-
-def _keys(names: list[str], read: Rows) -> Keys:
-    fields = [read.schema[name] for name in names]
-    return Keys.of_columns(fields).noting(fields)
-
-
-def _with_shown(kept: Rows, key: str, grouped: _Grouped, window: Windowed) -> Rows:
-    """The operator's output, with the window as Spark shows it in place of its start."""
-    name, found = grouped.key_names[grouped.window_place], window.window
-    schema = in_place(kept.schema, key, name, found.field)
-    return python_step(kept, ShowWindows(key, name, found.size.size, found.local), new_attributes(schema), schema)
 
 
 def _shown(of: Translation, grouped: _Grouped, kept: Rows) -> JavaObject:

@@ -51,6 +51,10 @@ class ControlColumns:
     def is_data(self) -> JavaObject:
         return expression_class("IsNull")(self.control)
 
+    def guarded(self, value: JavaObject) -> JavaObject:
+        """``value`` of data rows; null in control rows."""
+        return expression_class("If")(self.is_data(), value, null_of(value))
+
 
 def carried(node: JavaObject, columns: ControlColumns) -> Callable[[JavaObject], JavaObject]:
     """``node`` over a child that has the control columns behind its own, as a function of that child."""
@@ -84,9 +88,7 @@ def _guarded(expression: JavaObject, columns: ControlColumns) -> JavaObject:
     """A named expression, whose value is null in control rows. Columns and constants stay as they are."""
     if kind_of(expression) != "Alias" or kind_of(expression.child()) in _PLAIN:
         return expression
-    value = expression.child()
-    made = expression_class("If")(columns.is_data(), value, null_of(value))
-    return expression.withNewChildren(to_seq([made]))
+    return expression.withNewChildren(to_seq([columns.guarded(expression.child())]))
 
 
 def _in_order(node: JavaObject, columns: ControlColumns, child: JavaObject) -> JavaObject:

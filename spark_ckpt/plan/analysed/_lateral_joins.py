@@ -26,8 +26,8 @@ from spark_ckpt.plan.analysed._nodes import (
     relation,
     resolved,
 )
-from spark_ckpt.plan.analysed._row_by_row import carried_step, step
-from spark_ckpt.plan.analysed._sub_queries import refuse_aggregated_stream
+from spark_ckpt.plan.analysed._row_by_row import step
+from spark_ckpt.plan.analysed._rules import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import NodeCopies, items_of, seq_items
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
@@ -47,7 +47,7 @@ def lateral_join(of: Translation, node: JavaObject) -> Rows:
         return _projected(of, node, rows, of_the_row, outer)
     over = partial(_joined, of.spark, node, of.control, outer)
     over(relation([*rows.attributes, *of.control.both]))  # refuses what no stream can have
-    made = carried_step(of, node, rows, over, Stays(Leaves.TABLE, "a sub-query over a table"))
+    made = of.carried_step(node, rows, over, Stays(Leaves.TABLE, "a sub-query over a table"))
     return made if outer else replace(made, lineage=made.lineage.with_watermarks_told())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
@@ -20,13 +20,8 @@ from spark_ckpt.plan._java_classes import (
     to_seq,
     tree_node_tag,
 )
-from spark_ckpt.plan._keyed_operator import Upstream
 from spark_ckpt.plan.analysed._udf_plan import seq_items
-from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import free
-from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.runtime.operations import Renamed
-from spark_ckpt.runtime.stateless import with_control
+from spark_ckpt.plan.chain import StreamRows
 from spark_ckpt.types import CTL, TAG
 
 SparkDF = Any
@@ -39,16 +34,10 @@ _DATA_TYPE = "org.apache.spark.sql.types.DataType"
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The rows that a node puts out: how they are made, and Spark's attributes of them, in the order of the columns.
+class Rows(StreamRows):
+    """The rows that a node puts out. ``attributes``: Spark's of the columns, in their order."""
 
-    The control columns stand behind the columns that ``attributes`` and ``schema`` are about.
-    """
-
-    recipe: Recipe
-    lineage: Lineage
     attributes: tuple[JavaObject, ...]
-    schema: T.StructType
 
     @cached_property
     def ids(self) -> list[int]:
@@ -59,35 +48,10 @@ class Rows:
         """Which column ``attribute`` refers to."""
         return self.ids.index(attribute_id(attribute))
 
-    def upstream(self) -> Upstream:
-        """As a keyed operator gets them."""
-        return Upstream(self.recipe, self.lineage, self.schema, lambda ctx: ctx.chain(self.recipe))
 
-
-def own_names(names: Iterable[str]) -> list[str]:
-    """``names``, a second one of a name with a number."""
-    found: list[str] = []
-    for name in names:
-        found.append(free(name, found))
-    return found
-
-
-def with_own_names(rows: Rows) -> Rows:
-    """``rows``, a second column of a name under a name of its own: operators and their state go by names."""
-    return with_names(rows, own_names(rows.schema.names))
-
-
-def with_names(rows: Rows, names: list[str]) -> Rows:
-    if names == rows.schema.names:
-        return rows
-    fields = [T.StructField(n, f.dataType, True, f.metadata) for n, f in zip(names, rows.schema.fields, strict=True)]
-    schema, full = T.StructType(fields), with_control(T.StructType(fields))
-
-    def make(ctx: Any) -> Chain:
-        chain = ctx.chain(rows.recipe)
-        return chain.either(Renamed(full.names), lambda frame: frame.toDF(*full.names), full)
-
-    return replace(rows, recipe=Recipe(make, (rows.recipe,)), schema=schema)
+def rows_of(made: StreamRows, attributes: Iterable[JavaObject]) -> Rows:
+    """``made``, whose columns have these ``attributes``."""
+    return Rows(made.recipe, made.lineage, made.schema, tuple(attributes))
 
 
 def analysed(df: SparkDF) -> JavaObject:

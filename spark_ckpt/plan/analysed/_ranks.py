@@ -17,26 +17,24 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._java_classes import attribute_id, frame_of
 from spark_ckpt.plan._top_rows import FirstRows, first_rows_of_keys
+from spark_ckpt.plan._walks import own_names
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     kind_of,
     named_as,
     output_of,
-    own_names,
     parts_of,
     project,
     relation,
     resolved,
     text_of,
     walk,
-    with_names,
 )
 from spark_ckpt.plan.analysed._row_by_row import row_by_row, step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
 from spark_ckpt.plan.analysed._updates import merged_by
 from spark_ckpt.plan.analysed.ledger_of_expressions import classes_by, says_of
-from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.key_columns import stored_name
 from spark_ckpt.plan.spark_errors import no_window_function
@@ -167,7 +165,7 @@ def ranked(of: Translation, node: JavaObject) -> Rows:
             f"{rank.name()} <= 3, or QUALIFY, found none that says how many",
             str(name),
         )
-    rows = _with_texts(of.rows(node.child()), node)
+    rows = _with_texts(of, of.rows(node.child()), node)
     given, orders = seq_items(node.partitionSpec()), seq_items(node.orderSpec())
     rows, keys = _columns(of, rows, given or resolved(frame_of(relation([]), of.spark), [F.lit(0)]))
     rows, by = _columns(of, rows, [o.child() for o in orders])
@@ -179,8 +177,7 @@ def ranked(of: Translation, node: JavaObject) -> Rows:
     shown = [rows.schema.names[rows.place(a)] for a in output_of(node.child())]
     place = free(str(rank.name()), rows.schema.names)
     asked = FirstRows(n, keys, order, shown, place, None, merged)
-    made = first_rows_of_keys(rows.upstream(), given_uid(of, node), asked, _text(rank), "update")
-    return Rows(made.recipe, made.lineage, output_of(node), made.schema)
+    return of.put_out(node, first_rows_of_keys(rows, of.uid(node), asked, _text(rank), "update"))
 
 
 def _rank_of(node: JavaObject) -> JavaObject:
@@ -212,14 +209,14 @@ def _is_column(e: JavaObject) -> bool:
     return kind_of(e) == "AttributeReference"
 
 
-def _with_texts(rows: Rows, node: JavaObject) -> Rows:
+def _with_texts(of: Translation, rows: Rows, node: JavaObject) -> Rows:
     """``rows`` with names of their own. What Spark computes for the window is called by what it is, so that a query
     that computes something else is told from it."""
     below = node.child()
     listed = seq_items(below.projectList()) if kind_of(below) == "Project" else []
     texts = {attribute_id(e): stored_name(text_of(e.child())) for e in listed if _COMPUTED.fullmatch(str(e.name()))}
     named = [texts.get(i, name) for i, name in zip(rows.ids, rows.schema.names, strict=True)]
-    return with_names(rows, own_names(named))
+    return of.with_names(rows, own_names(named))
 
 
 def _columns(of: Translation, rows: Rows, expressions: list[JavaObject]) -> tuple[Rows, list[str]]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregate_kinds import refuse_by_order
+from spark_ckpt.plan._handlers import drawn
 from spark_ckpt.plan._java_classes import frame_of, to_seq
+from spark_ckpt.plan._walks import Over
 from spark_ckpt.plan.analysed._control_rows import ControlColumns, carried
 from spark_ckpt.plan.analysed._generators import asked_for_data_rows, for_control_rows, refuse_generator
 from spark_ckpt.plan.analysed._in_arrow import RowColumns, StaysError, computed, kept
@@ -24,22 +25,21 @@ from spark_ckpt.plan.analysed._nodes import (
     filtered,
     kind_of,
     named_as,
-    null_of,
     output_of,
     plan_class,
     project,
     relation,
     resolved,
+    rows_of,
     schema_of,
     with_ids,
 )
-from spark_ckpt.plan.analysed._sub_queries import refuse_aggregated_stream
+from spark_ckpt.plan.analysed._rules import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import NodeCopies, for_data_rows, items_of, seq_items
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
-from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.chain import Chain, Recipe, StreamRows
 from spark_ckpt.plan.lineage import Stays, place_of_rows
-from spark_ckpt.plan.refused_types import refuse_without_arrow
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import with_control
 
@@ -62,7 +62,7 @@ def step(of: Translation, node: JavaObject, rows: Rows) -> Rows:
     full, here = with_control(schema), _in_arrow(of, node, rows)
 
     def in_spark(df: SparkDF) -> SparkDF:
-        return _in_spark(of, node, rows, df)
+        return over_frame(of, rows, df, carried(node, of.control))
 
     def make(ctx: Any) -> Chain:
         if isinstance(here, Stays):
@@ -70,30 +70,21 @@ def step(of: Translation, node: JavaObject, rows: Rows) -> Rows:
         return ctx.chain(parent).either(Operations(here), in_spark, full)
 
     lineage = replace(rows.lineage, places=(*rows.lineage.places, place_of_rows(kind_of(node), here)))
-    return Rows(Recipe(make, (parent,)), lineage, output_of(node), schema)
+    return rows_of(StreamRows(Recipe(make, (parent,)), lineage, schema), output_of(node))
 
 
-def carried_step(
-    of: Translation, node: JavaObject, rows: Rows, over: Callable[[JavaObject], JavaObject], stays: Stays
-) -> Rows:
-    """What ``node`` makes of ``rows``, where ``over`` gives the plan of it over a child with control columns."""
-    schema, parent = schema_of(node), rows.recipe
-    full = with_control(schema)
-
-    def make(ctx: Any) -> Chain:
-        return Chain(_over(of, rows, ctx.frame(parent), over), full)
-
-    lineage = replace(rows.lineage, places=(*rows.lineage.places, place_of_rows(kind_of(node), stays)))
-    return Rows(Recipe(make, (parent,)), lineage, output_of(node), schema)
+def over_frame(of: Translation, rows: Rows, df: SparkDF, over: Over) -> SparkDF:
+    """What ``over`` makes of ``df``, which has the columns of ``rows`` and the control columns behind them."""
+    child = with_ids(analysed(df), (*rows.attributes, *of.control.both))
+    before, after = frame_of(child, of.spark), frame_of(over(child), of.spark)
+    return asked_for_data_rows(for_data_rows(for_control_rows(after, before), before), before)
 
 
-def python_step(rows: Rows, operation: Operation, attributes: Sequence[JavaObject], schema: StructType) -> Rows:
-    """``operation`` of ours over ``rows``, in Python wherever they are; what comes out has these attributes. Raises
-    ``InvalidInputError`` for a column of a type that Arrow has not."""
-    refuse_without_arrow(rows.schema)
-    full, parent = with_control(schema), rows.recipe
-    recipe = Recipe(lambda ctx: ctx.chain(parent).then(operation, full), (parent,))
-    return Rows(recipe, rows.lineage, tuple(attributes), schema)
+def projected(of: Translation, rows: Rows, kept: tuple[JavaObject, ...], columns: Mapping[str, Column]) -> Rows:
+    """The attributes ``kept`` of ``rows``, and behind them ``columns`` over these, under their names."""
+    trees = resolved(frame_of(relation(rows.attributes), of.spark), list(columns.values()))
+    named = [named_as(tree, name) for tree, name in zip(trees, columns, strict=True)]
+    return step(of, project([*kept, *named], relation(rows.attributes)), rows)
 
 
 def names_only(of: Translation, node: JavaObject) -> Rows:
@@ -113,28 +104,11 @@ def _in_arrow(of: Translation, node: JavaObject, rows: Rows) -> tuple[Operation,
         return reason.stays()
 
 
-def _in_spark(of: Translation, node: JavaObject, rows: Rows, df: SparkDF) -> SparkDF:
-    """``node`` over ``df``, which has the columns of ``rows`` and the control columns behind them."""
-    return _over(of, rows, df, carried(node, of.control))
-
-
-def _over(of: Translation, rows: Rows, df: SparkDF, over: Callable[[JavaObject], JavaObject]) -> SparkDF:
-    child = with_ids(analysed(df), (*rows.attributes, *of.control.both))
-    before, after = frame_of(child, of.spark), frame_of(over(child), of.spark)
-    return asked_for_data_rows(for_data_rows(for_control_rows(after, before), before), before)
-
-
 def sample(of: Translation, node: JavaObject) -> Rows:
-    """Anew with every batch, as all that is random is in Spark's streams; control rows are not drawn."""
-    if node.withReplacement():
-        raise InvalidInputError(
-            "sample(withReplacement=True) is not there on a checkpointed stream: it draws rows several times, "
-            "control rows among them; use sample(fraction)"
-        )
-    rows, least, most = of.rows(node.child()), float(node.lowerBound()), float(node.upperBound())
-    # A row has one number: two conditions of rand() would count two.
-    drawn = F.exists(F.array(F.rand(_seed(node))), lambda x: (x >= F.lit(least)) & (x < F.lit(most)))
-    (condition,) = resolved(frame_of(relation(rows.attributes), of.spark), [drawn])
+    """Control rows are not drawn."""
+    rows, bounds = of.rows(node.child()), (float(node.lowerBound()), float(node.upperBound()))
+    wanted = drawn(bool(node.withReplacement()), _seed(node), *bounds)
+    (condition,) = resolved(frame_of(relation(rows.attributes), of.spark), [wanted])
     return step(of, filtered(condition, relation(rows.attributes)), rows)
 
 
@@ -154,7 +128,7 @@ def expand(of: Translation, node: JavaObject) -> Rows:
     projections = seq_items(node.projections())
     numbers = resolved(frame_of(relation(rows.attributes), of.spark), [F.lit(i) for i in range(len(projections))])
     over = partial(_expanded, node, of.control, projections, numbers)
-    return carried_step(of, node, rows, over, Stays(Leaves.OPERATION, "rows are repeated"))
+    return of.carried_step(node, rows, over, Stays(Leaves.OPERATION, "rows are repeated"))
 
 
 def _expanded(
@@ -176,7 +150,7 @@ def _expanded(
 def metrics(of: Translation, node: JavaObject) -> Rows:
     rows, over = of.rows(node.child()), partial(_measured, NodeCopies(of.spark), node, of.control)
     over(relation([*rows.attributes, *of.control.both]))  # refuses what cannot be measured
-    return carried_step(of, node, rows, over, Stays(Leaves.OPERATION, "Spark gathers its metrics"))
+    return of.carried_step(node, rows, over, Stays(Leaves.OPERATION, "Spark gathers its metrics"))
 
 
 def _measured(copies: NodeCopies, node: JavaObject, columns: ControlColumns, child: JavaObject) -> JavaObject:
@@ -192,10 +166,6 @@ def _of_data_rows(copies: NodeCopies, e: JavaObject, columns: ControlColumns) ->
     refuse_by_order(str(function.prettyName()))
     parts = seq_items(function.children())
     read = [part for part in parts if not part.foldable()] or parts[:1]
-    guarded = [_guarded(part, columns) if part in read else part for part in parts]
+    guarded = [columns.guarded(part) if part in read else part for part in parts]
     made = function.withNewChildren(to_seq(guarded))
     return e.copy(made, e.mode(), e.isDistinct(), e.filter(), e.resultId())
-
-
-def _guarded(e: JavaObject, columns: ControlColumns) -> JavaObject:
-    return expression_class("If")(columns.is_data(), e, null_of(e))

@@ -8,21 +8,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_ckpt.plan._java_classes import CATALYST, java_class, to_seq
-from spark_ckpt.plan.analysed._filters_in_front import with_filters_in_front
+from spark_ckpt.plan._java_classes import CATALYST, OPTION, java_class, to_seq
 from spark_ckpt.plan.analysed._nodes import (
+    OWN,
     all_of,
+    expression_class,
     filtered,
     has_sub_query,
     is_stream_join,
     kind_of,
     named_as,
+    output_of,
     parts_of,
+    plan_class,
     project,
     relation,
+    tag_of,
     walk,
 )
 from spark_ckpt.plan.analysed._udf_plan import seq_items
+from spark_ckpt.plan.analysed.ledger import How, entry_of
+from spark_ckpt.plan.spark_errors import unsupported
 
 JavaObject = Any
 
@@ -122,3 +128,77 @@ def applied(rule: str, plan: JavaObject) -> JavaObject:
 
 def _applied(rule: str, plan: JavaObject) -> JavaObject:
     return java_class(f"{CATALYST}.{rule}").apply(plan)
+
+
+_EQUAL = ("EqualTo", "EqualNullSafe")
+
+
+def keeps_state(node: JavaObject) -> bool:
+    """A join does, of two streams; of a table, nothing does."""
+    operator = entry_of(kind_of(node)).how is How.OPERATOR or tag_of(node, OWN) is not None
+    return is_stream_join(node) or (operator and bool(node.isStreaming()))
+
+
+def with_filters_in_front(plain: JavaObject, pushed: JavaObject) -> JavaObject:
+    """``plain``, whose inputs of operators are those of ``pushed``: the same plan with its filters pushed down.
+
+    Below the last operator all is Spark's; above it, all is as it was, so that nothing depends on what was pushed.
+    """
+    if not any(map(keeps_state, walk(plain))):
+        return pushed
+    chain, node = _down(plain)
+    other = _down(pushed)[1]
+    inputs, others = seq_items(node.children()), seq_items(other.children())
+    if kind_of(node) != kind_of(other) or len(inputs) != len(others):
+        return plain
+    made = _joined(node, other) if is_stream_join(node) else node
+    made = made.withNewChildren(to_seq(map(with_filters_in_front, inputs, others)))
+    for above in reversed(chain):
+        made = above.withNewChildren(to_seq([made]))
+    return made
+
+
+def _down(node: JavaObject) -> tuple[list[JavaObject], JavaObject]:
+    """The nodes of one child each, down to an operator or to a node of several children, and that."""
+    chain = []
+    while not keeps_state(node) and len(children := seq_items(node.children())) == 1:
+        chain.append(node)
+        (node,) = children
+    return chain, node
+
+
+def _joined(join: JavaObject, pushed: JavaObject) -> JavaObject:
+    """``FROM a, b WHERE a.k = b.k`` is a join by the filter's condition. What has keys of its own keeps to those."""
+    given, found = join.condition(), pushed.condition()
+    if given.isDefined():
+        if any(kind_of(part) in _EQUAL for part in parts_of(given.get())) or not found.isDefined():
+            return join
+        found = java_class(OPTION).apply(expression_class("And")(given.get(), found.get()))
+    made = plan_class("Join")(join.left(), join.right(), join.joinType(), found, join.hint())
+    made.copyTagsFrom(join)
+    return made
+
+
+_RULES = (
+    "PullupCorrelatedPredicates",
+    "RewritePredicateSubquery",
+    "RewriteCorrelatedScalarSubquery",
+    "RewriteLateralSubquery",
+)
+
+
+def refuse_aggregated_stream(node: JavaObject) -> None:
+    """Raises ``InvalidInputError`` for a sub-query that Spark computes by an aggregation of the stream. Of what is
+    below ``node``, only the columns count."""
+    if not has_sub_query(node):
+        return
+    made = node.withNewChildren(to_seq([relation(output_of(child)) for child in seq_items(node.children())]))
+    for rule in _RULES:
+        made = java_class(f"{CATALYST}.optimizer.{rule}").apply(made)
+    if any(kind_of(found) == "Aggregate" and found.isStreaming() for found in walk(made)):
+        raise unsupported(
+            f"{kind_of(node)}: a sub-query aggregates rows that it finds by other than equality with columns of the "
+            "stream, which Spark computes by an aggregation of the stream itself. Join a table that has an array of "
+            "the values of each key, (SELECT k, collect_list(v) AS vs FROM t GROUP BY k), and aggregate that: "
+            f"array_max(filter(vs, v -> v < o.v)). Spark's plan of it: {node.simpleString(200)}"
+        )

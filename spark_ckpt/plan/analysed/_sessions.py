@@ -9,10 +9,11 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._event_time import DELAY_KEY, simple_ms
+from spark_ckpt.plan._event_time import simple_ms
+from spark_ckpt.plan._groups import InSessions
 from spark_ckpt.plan._java_classes import attribute_id
-from spark_ckpt.plan._windows import WINDOW_KEYS
+from spark_ckpt.plan._walks import python_step
+from spark_ckpt.plan._windows import WINDOW_KEYS, Session, session_times
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     fields_of,
@@ -22,16 +23,14 @@ from spark_ckpt.plan.analysed._nodes import (
     parts_of,
     project,
     relation,
-    with_own_names,
+    rows_of,
 )
-from spark_ckpt.plan.analysed._row_by_row import python_step, step
+from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._time_windows import inner, with_time
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import seq_items
-from spark_ckpt.plan.columns import free
-from spark_ckpt.plan.key_columns import stored_name
 from spark_ckpt.runtime.operations import Operation
-from spark_ckpt.runtime.windows import AssignSessions, ShowSessions, TakeSessions
+from spark_ckpt.runtime.windows import AssignSessions, TakeSessions
 
 JavaObject = Any
 
@@ -39,67 +38,31 @@ _NOTE = WINDOW_KEYS["session_window"]
 
 
 @dataclass(frozen=True)
-class Session:
-    """A session among the keys of an aggregation: key number ``place``, in the attribute ``column``."""
+class NodeSession(Session):
+    """A session among the keys of an aggregation, in the attribute ``column``."""
 
-    place: int
     column: JavaObject
 
-    @property
-    def field(self) -> T.StructField:
-        (found,) = fields_of([self.column])
-        return found
 
-    @property
-    def event_time(self) -> bool:
-        """Whether a watermark ends the sessions."""
-        return DELAY_KEY in self.field.metadata
-
-    def shown(self, start: str, end: str, name: str, out: T.StructType) -> tuple[Operation, T.StructType]:
-        """What puts the session, as Spark shows it, in place of its two times; and the columns behind that."""
-        local = isinstance(_times_of(self.field), T.TimestampNTZType)
-        fields = [f for f in out.fields if f.name not in (start, end)]
-        fields.insert(self.place, T.StructField(name, self.field.dataType, True, self.field.metadata))
-        return ShowSessions(start, end, name, self.place, local), T.StructType(fields)
+def session_of(key: JavaObject, place: int) -> NodeSession | None:
+    """The session that key number ``place`` is; None: it is none."""
+    if kind_of(key) != "AttributeReference" or not key.metadata().contains(_NOTE):
+        return None
+    return NodeSession(place, fields_of([key])[0], key)
 
 
-@dataclass(frozen=True)
-class InSessions:
-    """Rows, with the two times of the session of each in the columns ``start`` and ``end``."""
-
-    rows: Rows
-    start: str
-    end: str
-
-    def attributes(self) -> dict[str, JavaObject]:
-        names = self.rows.schema.names
-        return {name: self.rows.attributes[names.index(name)] for name in (self.start, self.end)}
-
-
-def session_among(keys: list[JavaObject]) -> Session | None:
-    """The one among the keys. Raises ``InvalidInputError`` for several, of which Spark's streams fail."""
-    found = [Session(place, key) for place, key in enumerate(keys) if is_session(key)]
-    if len(found) > 1:
-        raise InvalidInputError("groupBy: a session among the keys has to be the only one; Spark's streams fail there")
-    return found[0] if found else None
-
-
-def is_session(key: JavaObject) -> bool:
-    return kind_of(key) == "AttributeReference" and bool(key.metadata().contains(_NOTE))
-
-
-def in_sessions(of: Translation, below: JavaObject, session: Session, name: str) -> InSessions:
+def in_sessions(of: Translation, below: JavaObject, session: NodeSession, name: str) -> InSessions[Rows]:
     """The rows of ``below``; ``name`` is what the session is called in the state."""
     assigned = _assigned(below, session)
     if assigned is None:
-        rows = with_own_names(of.rows(below))
+        rows = of.with_own_names(of.rows(below))
         shown = rows.schema.names[rows.place(session.column)]
-        start, end = _names(name, rows)
+        start, end = session_times(name, rows.schema.names)
         return _with_times(rows, TakeSessions(shown, start, end), start, end)
     node, struct = assigned
     _start, time, _end, until = seq_items(struct.children())
-    rows = with_own_names(of.rows(node.child()))
-    start, end = _names(name, rows)
+    rows = of.with_own_names(of.rows(node.child()))
+    start, end = session_times(name, rows.schema.names)
     rows, at = with_time(of, inner(time), rows, f"{name}_time")
     gap_us = _gap_us(inner(until))
     if gap_us is None:
@@ -108,20 +71,15 @@ def in_sessions(of: Translation, below: JavaObject, session: Session, name: str)
     return _with_times(rows, AssignSessions(at, start, end, gap_us), start, end)
 
 
-def _names(name: str, rows: Rows) -> tuple[str, str]:
-    start, end = (free(stored_name(f"{name}_{part}"), rows.schema.names) for part in ("start", "end"))
-    return start, end
-
-
-def _with_times(rows: Rows, operation: Operation, start: str, end: str) -> InSessions:
+def _with_times(rows: Rows, operation: Operation, start: str, end: str) -> InSessions[Rows]:
     times = T.StructType([T.StructField(name, T.TimestampType()) for name in (start, end)])
     kept = [(a, f) for a, f in zip(rows.attributes, rows.schema.fields, strict=True) if f.name != end]
     schema = T.StructType([*(f for _, f in kept), *times.fields])
     attributes = [*(a for a, _ in kept), *new_attributes(times)]
-    return InSessions(python_step(rows, operation, attributes, schema), start, end)
+    return InSessions(rows_of(python_step(rows, operation, schema), attributes), start, end)
 
 
-def _assigned(below: JavaObject, session: Session) -> tuple[JavaObject, JavaObject] | None:
+def _assigned(below: JavaObject, session: NodeSession) -> tuple[JavaObject, JavaObject] | None:
     """The projection that computes the session, and its struct, if nothing but Spark's own filter is behind that: rows
     without a time, or whose session would not last, are in none."""
     filters = kind_of(below) == "Filter"
@@ -139,7 +97,7 @@ def _assigned(below: JavaObject, session: Session) -> tuple[JavaObject, JavaObje
     return (node, struct) if own else None
 
 
-def _is_own(part: JavaObject, time: JavaObject, session: Session) -> bool:
+def _is_own(part: JavaObject, time: JavaObject, session: NodeSession) -> bool:
     """Whether it says that there is a time, or that the session ends behind its start."""
     if kind_of(part) == "IsNotNull":
         return bool(part.child().semanticEquals(time))
@@ -159,9 +117,3 @@ def _gap_us(end: JavaObject) -> int | None:
         gap = gap.child()
     known = simple_ms(str(gap.value())) if kind_of(gap) == "Literal" and gap.dataType().typeName() == "string" else None
     return None if known is None else known * 1000
-
-
-def _times_of(field: T.StructField) -> T.DataType:
-    kind = field.dataType
-    assert isinstance(kind, T.StructType)
-    return kind.fields[0].dataType

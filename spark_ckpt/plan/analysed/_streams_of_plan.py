@@ -36,7 +36,7 @@ class StreamsOfPlan:
             return None
         made, schema = self.by_spark.get(stream, stream), schema_of(leaf)
         recipe = made.recipe if len(schema) == len(made.schema) else _without_metadata(made.recipe, schema)
-        return Rows(recipe, made.lineage, output_of(leaf), schema)
+        return Rows(recipe, made.lineage, schema, output_of(leaf))
 
 
 def streams_in(plan: JavaObject) -> StreamsOfPlan:
@@ -84,5 +84,4 @@ def _without_metadata(recipe: Recipe, schema: StructType) -> Recipe:
 
 def spark_stream(of: Translation, node: JavaObject) -> Rows:
     """It rides under barriers, as a stream of ``readStream.spark(df)``; what stands above it is translated."""
-    made = spark_stream_rows(of.spark, frame_of(node, of.spark), None)
-    return Rows(made.recipe, made.lineage, output_of(node), made.schema)
+    return of.put_out(node, spark_stream_rows(of.spark, frame_of(node, of.spark), None))

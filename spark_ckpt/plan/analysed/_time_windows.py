@@ -9,11 +9,14 @@ from typing import Any
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._event_time import DELAY_KEY, mark_stream
+from spark_ckpt.plan import _handlers as handlers
+from spark_ckpt.plan._groups import Windowed
 from spark_ckpt.plan._java_classes import CATALYST, attribute_id, java_class
-from spark_ckpt.plan._windows import WINDOW_KEYS, without_zone
+from spark_ckpt.plan._walks import python_step
+from spark_ckpt.plan._windows import WINDOW_KEYS, TimeWindow
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
+    column_of,
     fields_of,
     kind_of,
     named_as,
@@ -21,18 +24,16 @@ from spark_ckpt.plan.analysed._nodes import (
     output_of,
     project,
     relation,
+    rows_of,
     schema_of,
     walk,
-    with_own_names,
 )
-from spark_ckpt.plan.analysed._row_by_row import python_step, step
+from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
-from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.columns import free
 from spark_ckpt.plan.lineage import WatermarkNode
 from spark_ckpt.plan.refused_types import WITHOUT_ARROW, has_type
-from spark_ckpt.runtime.stateless import MarkStream, with_control
 from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
 
 JavaObject = Any
@@ -42,7 +43,7 @@ _NODE = f"{CATALYST}.plans.logical.EventTimeWatermark"
 
 def watermark(of: Translation, node: JavaObject) -> Rows:
     """Rows are numbered with their watermark's stream; the column's metadata says that it is the event time."""
-    rows = with_own_names(of.rows(node.child()))
+    rows = of.with_own_names(of.rows(node.child()))
     column = rows.schema.names[rows.place(node.eventTime())]
     delay_us = int(java_class(_NODE).getDelayMs(node.delay())) * 1000
     # Copies of one node, as both sides of a join of a stream with itself, have one watermark.
@@ -51,57 +52,26 @@ def watermark(of: Translation, node: JavaObject) -> Rows:
     named = schema_of(node)
     for field, own in zip(named.fields, rows.schema.names, strict=True):
         field.name = own
-    full, parent = with_control(named), rows.recipe
-
-    def make(ctx: Any) -> Chain:
-        chain, number = ctx.chain(parent), ctx.stream_number(known)
-        marked = MarkStream(number, ctx.stream_name(known), known.column, known.delay_us)
-        if known in ctx.told:
-            return chain.then(marked, full)
-        return chain.either(marked, lambda frame: mark_stream(frame, number), full)
-
-    return Rows(Recipe(make, (parent,)), rows.lineage.with_watermark(known), output_of(node), named)
+    return handlers.with_watermark(of, node, rows, known, named)
 
 
 _NOTE = WINDOW_KEYS["window"]
 
 
 @dataclass(frozen=True)
-class TimeWindow:
+class NodeWindow(TimeWindow):
     """What a node says: ``column`` is the window's attribute, ``time`` the expression that it is a window of."""
 
     node: JavaObject
     column: JavaObject
     time: JavaObject
-    size: WindowSize
-    field: T.StructField
-
-    @property
-    def event_time(self) -> bool:
-        """Whether a watermark ends the windows."""
-        return DELAY_KEY in self.field.metadata
-
-    @property
-    def local(self) -> bool:
-        """Whether its times have no zone."""
-        return without_zone(self.field)
 
     def is_column(self, attribute: JavaObject) -> bool:
         is_attribute = kind_of(attribute) == "AttributeReference"
         return is_attribute and attribute_id(attribute) == attribute_id(self.column)
 
 
-@dataclass(frozen=True)
-class Windowed:
-    """Rows with their windows: as Spark shows them under the window's id, and ``key``, their start."""
-
-    rows: Rows
-    key: JavaObject
-    window: TimeWindow
-    newest: bool = False
-
-
-def time_window(node: JavaObject) -> TimeWindow | None:
+def time_window(node: JavaObject) -> NodeWindow | None:
     """The window that ``node``, a projection or an expansion, gives rows; None: it gives none."""
     if kind_of(node) == "Project":
         made = next((e for e in seq_items(node.projectList()) if _is_window(e)), None)
@@ -114,7 +84,7 @@ def time_window(node: JavaObject) -> TimeWindow | None:
     return _read(node, column, made) if kind_of(made) == "CreateNamedStruct" else None
 
 
-def window_of(below: JavaObject, key: JavaObject) -> TimeWindow | None:
+def window_of(below: JavaObject, key: JavaObject) -> NodeWindow | None:
     """The window that ``key``, a column of what ``below`` puts out, is. It may have come through other nodes, under
     other ids, from an earlier aggregation, too. None: it is none."""
     if kind_of(key) != "AttributeReference" or not _is_noted(key):
@@ -131,7 +101,7 @@ def window_of(below: JavaObject, key: JavaObject) -> TimeWindow | None:
     )
 
 
-def directly_below(node: JavaObject, window: TimeWindow) -> JavaObject | None:
+def directly_below(node: JavaObject, window: NodeWindow) -> JavaObject | None:
     """The node that assigns ``window``, if nothing but Spark's own filter of the rows in it is behind that."""
     if kind_of(node) == "Filter" and kind_of(node.child()) == "Expand":
         condition = node.condition()
@@ -173,7 +143,7 @@ def _is_window(e: JavaObject) -> bool:
     return kind_of(e) == "Alias" and kind_of(e.child()) == "CreateNamedStruct" and _is_noted(e)
 
 
-def _read(node: JavaObject, column: JavaObject, struct: JavaObject) -> TimeWindow:
+def _read(node: JavaObject, column: JavaObject, struct: JavaObject) -> NodeWindow:
     """``end`` of the struct is ``time - (time - start) mod slide - 0 + size``, as ``TimeWindowing`` writes it."""
     end, size = seq_items(inner(seq_items(struct.children())[3]).children())
     newest, _back = seq_items(end.children())
@@ -181,7 +151,7 @@ def _read(node: JavaObject, column: JavaObject, struct: JavaObject) -> TimeWindo
     since, slide = seq_items(seq_items(seq_items(into.children())[0].children())[0].children())
     start = seq_items(since.children())[1]
     sizes = WindowSize(int(size.value()), int(slide.value()), int(start.value()))
-    return TimeWindow(node, column, inner(time), sizes, fields_of([column])[0])
+    return NodeWindow(sizes, fields_of([column])[0], node, column, inner(time))
 
 
 def inner(e: JavaObject) -> JavaObject:
@@ -192,24 +162,19 @@ def inner(e: JavaObject) -> JavaObject:
 
 
 def windowed(
-    of: Translation, window: TimeWindow, name: str, newest: bool = False, read: JavaObject | None = None
-) -> Windowed:
+    of: Translation, window: NodeWindow, name: str, newest: bool = False, read: JavaObject | None = None
+) -> Windowed[Rows]:
     """The rows of the node's child, each once for each of its windows, or for the ``newest`` of them. ``name`` is what
     the window is called in the state. ``read``: the columns that are read behind it, if not all are."""
     rows = of.rows(window.node.child())
     rows = rows if read is None else _without_unread(of, rows, read, window.time)
-    rows, time = with_time(of, window.time, with_own_names(rows), "window_time")
-    names = rows.schema.names
-    shown, key = free(name, names), free(f"{name}_start", [*names, name])
-    fields = [
-        T.StructField(shown, window.field.dataType, True, window.field.metadata),
-        T.StructField(key, T.TimestampType()),
-    ]
-    (start,) = new_attributes(T.StructType(fields[1:]))
-    schema = T.StructType([*rows.schema.fields, *fields])
-    operation = AssignWindows(time, shown, key, window.size, newest, window.local)
-    made = python_step(rows, operation, [*rows.attributes, window.column, start], schema)
-    return Windowed(made, start, window, newest)
+    rows, time = with_time(of, window.time, of.with_own_names(rows), "window_time")
+    schema = window.added(rows.schema, name)
+    *_, shown, key = schema.fields
+    (start,) = new_attributes(T.StructType([key]))
+    operation = AssignWindows(time, shown.name, key.name, window.size, newest, window.local)
+    made = rows_of(python_step(rows, operation, schema), [*rows.attributes, window.column, start])
+    return Windowed(made, column_of(start), newest)
 
 
 def _without_unread(of: Translation, rows: Rows, read: JavaObject, time: JavaObject) -> Rows:
@@ -221,14 +186,14 @@ def _without_unread(of: Translation, rows: Rows, read: JavaObject, time: JavaObj
     return rows if len(kept) == len(rows.attributes) else step(of, project(kept, relation(rows.attributes)), rows)
 
 
-def with_starts(rows: Rows, window: TimeWindow, name: str) -> Windowed:
+def with_starts(of: Translation, rows: Rows, window: NodeWindow, name: str) -> Windowed[Rows]:
     """``rows`` that have their windows already, with the start of each."""
-    named = with_own_names(rows)
+    named = of.with_own_names(rows)
     shown, key = named.schema.names[named.place(window.column)], free(f"{name}_start", named.schema.names)
     field = T.StructField(key, T.TimestampType())
     (start,) = new_attributes(T.StructType([field]))
-    schema = T.StructType([*named.schema.fields, field])
-    return Windowed(python_step(named, TakeStarts(shown, key), [*named.attributes, start], schema), start, window)
+    made = python_step(named, TakeStarts(shown, key), T.StructType([*named.schema.fields, field]))
+    return Windowed(rows_of(made, [*named.attributes, start]), column_of(start))
 
 
 def with_time(of: Translation, time: JavaObject, rows: Rows, name: str) -> tuple[Rows, str]:
@@ -240,15 +205,15 @@ def with_time(of: Translation, time: JavaObject, rows: Rows, name: str) -> tuple
     return step(of, project(listed, relation(rows.attributes)), rows), own
 
 
-def assigned(of: Translation, window: TimeWindow) -> Rows:
+def assigned(of: Translation, window: NodeWindow) -> Rows:
     """What the window's node puts out, by itself."""
     found = windowed(of, window, window.field.name)
     kept = project(_listed(window), relation(found.rows.attributes))
     made = step(of, kept, found.rows)
-    return Rows(made.recipe, made.lineage, output_of(window.node), schema_of(window.node))
+    return replace(made, attributes=output_of(window.node), schema=schema_of(window.node))
 
 
-def _listed(window: TimeWindow) -> list[JavaObject]:
+def _listed(window: NodeWindow) -> list[JavaObject]:
     """The node's own output: a projection may compute other columns, too."""
     if kind_of(window.node) == "Project":
         return [window.column if _is_window(e) else e for e in seq_items(window.node.projectList())]

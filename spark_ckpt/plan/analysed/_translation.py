@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from pyspark.sql import Column
+from pyspark.sql.types import StructType
+
 from spark_ckpt.plan._java_classes import attribute_id
+from spark_ckpt.plan._walks import Walked
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
-from spark_ckpt.plan.analysed._nodes import Rows, control_attributes
+from spark_ckpt.plan.analysed._nodes import (
+    Rows,
+    column_of,
+    control_attributes,
+    kind_of,
+    new_attributes,
+    output_of,
+    rows_of,
+    schema_of,
+)
+from spark_ckpt.plan.chain import StreamRows
 from spark_ckpt.plan.lineage import WatermarkNode
 
 JavaObject = Any
 
 
-class Translation(ABC):
+class Translation(Walked[Rows]):
     """One walk over one plan."""
 
     def __init__(self, session: Any) -> None:
-        self.session, self.spark = session, session.spark
+        super().__init__(session)
         self.control = ControlColumns(*control_attributes())
-        self.uses_of_uids: Counter[tuple[str, str]] = Counter()
         self.first_rows: dict[int, int] = {}
         """Numbers of rows, by their ids: how many a filter lets through."""
         self.numbers: dict[int, str] = {}
@@ -35,6 +47,29 @@ class Translation(ABC):
     def control_ids(self) -> list[int]:
         return [attribute_id(a) for a in self.control.both]
 
-    @abstractmethod
-    def rows(self, node: JavaObject) -> Rows:
-        """What ``node`` puts out."""
+    def child(self, node: JavaObject) -> JavaObject:
+        return node.child()
+
+    def kind(self, node: JavaObject) -> str:
+        return kind_of(node)
+
+    def schema(self, node: JavaObject) -> StructType:
+        return schema_of(node)
+
+    def reads_stream(self, node: JavaObject) -> bool:
+        return bool(node.isStreaming())
+
+    def put_out(self, node: JavaObject, made: StreamRows) -> Rows:
+        return rows_of(made, output_of(node))
+
+    def handed_on(self, node: JavaObject, rows: Rows, made: StreamRows) -> Rows:
+        return rows_of(made, output_of(node))  # under the same ids
+
+    def of_operator(self, made: StreamRows) -> Rows:
+        return rows_of(made, new_attributes(made.schema))
+
+    def column(self, rows: Rows, name: str) -> Column:
+        return column_of(rows.attributes[rows.schema.names.index(name)])
+
+    def renamed_frame(self, frame: Any, names: Sequence[str]) -> Any:
+        return frame.toDF(*names)

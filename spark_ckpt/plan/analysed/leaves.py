@@ -16,9 +16,8 @@ from pyspark.sql.types import StructType
 from spark_ckpt.plan._java_classes import CATALYST, OPTION, frame_of, java_class, to_seq
 from spark_ckpt.plan.analysed._nodes import analysed, java_type, kind_of, new_attributes, relation, tag, tag_of
 from spark_ckpt.plan.analysed._udf_plan import seq_items
-from spark_ckpt.plan.chain import Recipe
+from spark_ckpt.plan.chain import Recipe, StreamRows
 from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.spark_stream_rows import SparkStreamRows
 
 SparkDF = Any
 JavaObject = Any
@@ -45,7 +44,7 @@ class Stream:
     lineage: Lineage
     schema: StructType
     files: str = ""
-    by_spark: Callable[..., SparkStreamRows] | None = None
+    by_spark: Callable[..., StreamRows] | None = None
 
 
 def stream_frame(stream: Stream) -> SparkDF:

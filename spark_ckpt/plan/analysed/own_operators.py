@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 from pyspark.util import PythonEvalType
 
 from spark_ckpt.plan._java_classes import attribute_id, frame_of
-from spark_ckpt.plan._keyed_operator import Upstream, keyed_rows
 from spark_ckpt.plan._own_operators import Groups, OwnOperator
 from spark_ckpt.plan.analysed._nodes import (
     OWN,
@@ -28,15 +27,11 @@ from spark_ckpt.plan.analysed._nodes import (
     relation,
     resolved,
     tag,
-    with_names,
 )
-from spark_ckpt.plan.analysed._python_functions import function_of
+from spark_ckpt.plan.analysed._readers import function_of
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
-from spark_ckpt.plan.analysed.uids import given_uid
-from spark_ckpt.plan.chain import Chain
-from spark_ckpt.plan.key_columns import Keys
 
 SparkDF = Any
 JavaObject = Any
@@ -74,19 +69,7 @@ def own_operator(of: Translation, node: JavaObject) -> Rows:
     listed = seq_items(grouped.projectList())
     count = len(seq_items(node.groupingAttributes()))
     rows = _with_keys(of, of.rows(grouped.child()), asked, listed[:count], listed[count:])
-    asked.check_updates(rows.lineage)
-    keys = Keys.of_columns([rows.schema[name] for name in asked.keys])
-
-    def in_spark(ctx: Any) -> Chain:
-        chain = ctx.chain(rows.recipe)
-        return Chain(ctx.for_spark(chain), chain.schema)
-
-    upstream = Upstream(rows.recipe, rows.lineage, rows.schema, in_spark)
-    uid = given_uid(of, node)
-    made = keyed_rows(
-        upstream, uid, asked.function, asked.columns, keys, asked.output_mode, takes_updates=asked.takes_updates
-    )
-    return Rows(made.recipe, made.lineage, output_of(node), made.schema)
+    return of.put_out(node, asked.keyed(rows, of.uid(node)))
 
 
 def _with_keys(
@@ -98,4 +81,4 @@ def _with_keys(
     pairs = zip(values, asked.keys, strict=True)
     computed = [named_as(value, name) for value, name in pairs if name not in asked.plain]
     made = step(of, project([*columns, *computed], relation(rows.attributes)), rows)
-    return with_names(made, [*asked.names, *(name for name in asked.keys if name not in asked.plain)])
+    return of.with_names(made, [*asked.names, *(name for name in asked.keys if name not in asked.plain)])

@@ -2,42 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._build import name_operators, name_sources
 from spark_ckpt.plan._event_time import without_notes
+from spark_ckpt.plan._walks import Over
 from spark_ckpt.plan.analysed._aggregates import aggregate
-from spark_ckpt.plan.analysed._batch_groups import batch_cogroups, batch_groups
+from spark_ckpt.plan.analysed._joins import static_join, stream_join
 from spark_ckpt.plan.analysed._lateral_joins import lateral_join
 from spark_ckpt.plan.analysed._nodes import (
+    OWN,
     Rows,
     analysed,
     is_stream_join,
     kind_of,
     place_in_sql,
-    with_names,
+    tag_of,
 )
-from spark_ckpt.plan.analysed._numbers import numbered
-from spark_ckpt.plan.analysed._ordered import limit, sort
-from spark_ckpt.plan.analysed._python_functions import function_with_state, map_rows, output_times, processor
 from spark_ckpt.plan.analysed._ranks import check_numbers_stay, filtered, ranked
-from spark_ckpt.plan.analysed._row_by_row import expand, metrics, names_only, row_by_row, sample
+from spark_ckpt.plan.analysed._readers import (
+    batch_cogroups,
+    batch_groups,
+    deduplicate,
+    distinct,
+    function_with_state,
+    limit,
+    map_rows,
+    numbered,
+    output_times,
+    processor,
+    set_operation,
+    sort,
+    union,
+)
+from spark_ckpt.plan.analysed._row_by_row import (
+    expand,
+    metrics,
+    names_only,
+    over_frame,
+    projected,
+    row_by_row,
+    sample,
+)
 from spark_ckpt.plan.analysed._rules import in_stream_form
-from spark_ckpt.plan.analysed._set_operations import deduplicate, distinct, set_operation, union
-from spark_ckpt.plan.analysed._static_joins import static_join
-from spark_ckpt.plan.analysed._stream_joins import stream_join
 from spark_ckpt.plan.analysed._streams_of_plan import StreamsOfPlan, spark_stream, streams_in
 from spark_ckpt.plan.analysed._time_windows import assigned, time_window, watermark
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.job_graph import JobGraph, Step
 from spark_ckpt.plan.analysed.ledger import How, entry_of
+from spark_ckpt.plan.analysed.own_operators import own_operator
+from spark_ckpt.plan.analysed.uids import given_uid
 from spark_ckpt.plan.chain import Recipe
 from spark_ckpt.plan.columns import refuse_reserved
 from spark_ckpt.plan.lineage import Lineage
@@ -91,7 +113,7 @@ def translated(session: Any, df: SparkDF) -> Translated:
         )
     plan = in_stream_form(analysed(df))
     walk = Walk(session, streams_in(plan))
-    rows = with_names(walk.rows(plan), df.columns)
+    rows = walk.with_names(walk.rows(plan), df.columns)
     check_numbers_stay(walk, plan)
     return Translated(session, rows.recipe, rows.lineage, nullable(rows.schema), walk.steps[0])
 
@@ -113,6 +135,19 @@ class Walk(Translation):
         step = Step(kind_of(node), partial(node.simpleString, _FIELDS), self.steps, made.lineage)
         self.steps = [*beside, step]
         return made
+
+    def uid(self, node: JavaObject) -> str | None:
+        return given_uid(self.uses_of_uids, node)
+
+    def computed(self, rows: Rows, columns: Mapping[str, Column]) -> Rows:
+        return projected(self, rows, (), columns)
+
+    def wider(self, rows: Rows, columns: Mapping[str, Column]) -> Rows:
+        made = projected(self, rows, rows.attributes, columns)
+        return self.with_names(made, [*rows.schema.names, *columns])
+
+    def over_frame(self, node: JavaObject, rows: Rows, frame: SparkDF, over: Over) -> SparkDF:
+        return over_frame(self, rows, frame, over)
 
     def _located(self, node: JavaObject) -> Rows:
         """A refusal says where in the user's SQL text the node is written; the innermost one that has a place."""
@@ -147,6 +182,10 @@ def expansion(of: Translation, node: JavaObject) -> Rows:
     return expand(of, node) if window is None else assigned(of, window)
 
 
+def grouped(of: Translation, node: JavaObject) -> Rows:
+    return batch_groups(of, node) if tag_of(node, OWN) is None else own_operator(of, node)
+
+
 def join(of: Translation, node: JavaObject) -> Rows:
     return stream_join(of, node) if is_stream_join(node) else static_join(of, node)
 
@@ -159,7 +198,7 @@ HANDLERS: dict[str, Callable[[Translation, JavaObject], Rows]] = {
     "names only": names_only,
     "aggregate": aggregate,
     "batch cogroups": batch_cogroups,
-    "batch groups": batch_groups,
+    "batch groups": grouped,
     "deduplicate": deduplicate,
     "distinct": distinct,
     "expand": expansion,

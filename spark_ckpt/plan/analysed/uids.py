@@ -6,6 +6,7 @@ into views and SQL texts.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import count
 from typing import Any
 
@@ -14,9 +15,8 @@ from pyspark.sql import DataFrame
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name
 from spark_ckpt.plan._keyed_operator import no_operator, uid_of_use
-from spark_ckpt.plan.analysed._filters_in_front import keeps_state
 from spark_ckpt.plan.analysed._nodes import analysed, kind_of, tag, tag_of
-from spark_ckpt.plan.analysed._translation import Translation
+from spark_ckpt.plan.analysed._rules import keeps_state
 
 JavaObject = Any
 
@@ -43,14 +43,14 @@ def with_uid(df: DataFrame, uid: str) -> DataFrame:
     return df
 
 
-def given_uid(of: Translation, node: JavaObject) -> str | None:
-    """The uid of an operator's node, None if it has none. A second copy of one node, as Spark makes for a join of a
-    DataFrame with itself, is called by the uid and a number, ``totals-2``."""
+def given_uid(uses: Counter[tuple[str, Any]], node: JavaObject) -> str | None:
+    """The uid of an operator's node, None if it has none; ``uses`` counts them. A second copy of one node, as Spark
+    makes for a join of a DataFrame with itself, is called by the uid and a number, ``totals-2``."""
     found = tag_of(node, _TAG)
     if found is None:
         return None
     uid, call = found.rsplit(" ", 1)
-    return uid_of_use(of.uses_of_uids, uid, call)
+    return uid_of_use(uses, uid, call)
 
 
 def name_below(node: JavaObject, below: JavaObject, part: str) -> None:

@@ -17,8 +17,7 @@ from pyspark.sql.connect import plan as P
 
 from spark_ckpt.plan import _plan_text as plan_text
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.relations._columns import column
-from spark_ckpt.plan.relations._conditions import conjuncts
+from spark_ckpt.plan.relations._columns import column, conjuncts
 from spark_ckpt.plan.relations._translation import Translation
 from spark_ckpt.plan.relations._tree import alias_of, all_parts, children_of, ids_in, kind_of, known_as, over
 from spark_ckpt.plan.relations.leaves import any_stream

@@ -13,12 +13,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.connect import expressions as E
+from pyspark.sql.connect.dataframe import DataFrame
 
-from spark_ckpt.plan.relations._python_calls import PlanRewriter
+from spark_ckpt.plan.relations._columns import column, is_control
+from spark_ckpt.plan.relations._python_calls import rewritten_between, type_of
 from spark_ckpt.plan.spark_errors import unlogged
-from spark_ckpt.types import CTL
 
-SparkDF = Any
+Relation = Any
+Expression = Any
 
 _OF_ELEMENTS = {f"{name}{outer}" for name in ("explode", "posexplode", "inline") for outer in ("", "_outer")}
 OF_TEXT = re.compile(
@@ -27,65 +30,55 @@ OF_TEXT = re.compile(
 )
 
 
-def for_control_rows(after: SparkDF, before: SparkDF) -> SparkDF:
+def for_control_rows(after: DataFrame, before: DataFrame) -> DataFrame:
     """As :func:`spark_ckpt.plan.analysed._generators.for_control_rows`."""
-    from pyspark.sql.connect.dataframe import DataFrame
-
-    plan = _Rewriter(after.sparkSession, before._plan).plan(after._plan)
-    return after if plan is after._plan else DataFrame(plan, after.sparkSession)
+    return rewritten_between(after, before, _generator)
 
 
-class _Rewriter(PlanRewriter):
-    def __init__(self, session: Any, stop: Any) -> None:
-        from pyspark.sql.connect import expressions
+def _generator(session: Any, node: Relation, e: Expression) -> Expression | None:
+    if isinstance(e, E.UnresolvedFunction) and e._name.lower() in _OF_ELEMENTS:
+        elements = _one_for_control(session, node._child, e._args[0])
+        return e if elements is None else E.UnresolvedFunction(e._name, [elements._expr])
+    if isinstance(e, E.UnresolvedFunction) and e._name.lower() == "stack":
+        return _stacked(e)
+    return _of_text(session, node._child, e) if isinstance(e, E.SQLExpression) else None
 
-        super().__init__(session, stop)
-        self._function, self._text = expressions.UnresolvedFunction, expressions.SQLExpression
-        self._literal = expressions.LiteralExpression
 
-    def expression(self, e: Any, child: Any) -> Any:
-        if isinstance(e, self._function) and e._name.lower() in _OF_ELEMENTS:
-            elements = self._one_for_control(e._args[0], child)
-            return e if elements is None else self._function(e._name, [elements._expr])
-        if isinstance(e, self._function) and e._name.lower() == "stack":
-            return self._stacked(e)
-        if isinstance(e, self._text):
-            return self._of_text(e, child)
-        return self._rebuilt(e, lambda inner: self.expression(inner, child))
+def _one_for_control(session: Any, rows: Relation, elements: Expression) -> Column | None:
+    """None if it is nothing that has elements, which Spark says."""
+    try:
+        with unlogged():
+            one = _one(type_of(session, elements, rows))
+    except PySparkException:
+        return None
+    return None if one is None else F.when(is_control(), one).otherwise(column(elements))
 
-    def _one_for_control(self, elements: Any, child: Any) -> Column | None:
-        """None if it is nothing that has elements, which Spark says."""
-        try:
-            with unlogged():
-                kind = self._type(elements, child)
-        except PySparkException:
-            return None
-        one = _one(kind)
-        return None if one is None else F.when(F.col(CTL).isNotNull(), one).otherwise(self._column(elements))
 
-    def _stacked(self, e: Any) -> Any:
-        """``stack(n, a, b, ...)`` as an array of ``n`` structs: it makes ``n`` rows of whatever it gets."""
-        count, *values = e._args
-        if not isinstance(count, self._literal) or not isinstance(count._value, int) or count._value < 1 or not values:
-            return e
-        width = -(-len(values) // count._value)
-        columns = [self._column(v) for v in values] + [F.lit(None)] * (-len(values) % width)
-        rows = [
-            F.struct(*[c.alias(f"col{i}") for i, c in enumerate(columns[at : at + width])])
-            for at in range(0, len(columns), width)
-        ]
-        rows += [F.lit(None)] * (count._value - len(rows))
-        elements = F.when(F.col(CTL).isNotNull(), F.array(F.lit(None))).otherwise(F.array(*rows))
-        return self._function("inline", [elements._expr])
+def _stacked(e: Expression) -> Expression:
+    """``stack(n, a, b, ...)`` as an array of ``n`` structs: it makes ``n`` rows of whatever it gets."""
+    first, *values = e._args
+    count = first._value if isinstance(first, E.LiteralExpression) else None
+    if not isinstance(count, int) or count < 1 or not values:
+        return e
+    width = -(-len(values) // count)
+    columns = [column(v) for v in values] + [F.lit(None)] * (-len(values) % width)
+    rows = [
+        F.struct(*[c.alias(f"col{i}") for i, c in enumerate(columns[at : at + width])])
+        for at in range(0, len(columns), width)
+    ]
+    rows += [F.lit(None)] * (count - len(rows))
+    elements = F.when(is_control(), F.array(F.lit(None))).otherwise(F.array(*rows))
+    return E.UnresolvedFunction("inline", [elements._expr])
 
-    def _of_text(self, e: Any, child: Any) -> Any:
-        found = OF_TEXT.fullmatch(e._expr)
-        elements = found and self._one_for_control(self._text(found[2]), child)
-        if not found or elements is None:
-            return e
-        made = self._column(self._function(found[1].lower(), [elements._expr]))
-        names = [found[3]] if found[3] else found[4].split(",") if found[4] else []
-        return made.alias(*[name.strip().strip("`") for name in names])._expr if names else made._expr
+
+def _of_text(session: Any, rows: Relation, e: Expression) -> Expression:
+    found = OF_TEXT.fullmatch(e._expr)
+    elements = found and _one_for_control(session, rows, E.SQLExpression(found[2]))
+    if not found or elements is None:
+        return e
+    made = column(E.UnresolvedFunction(found[1].lower(), [elements._expr]))
+    names = [found[3]] if found[3] else found[4].split(",") if found[4] else []
+    return made.alias(*[name.strip().strip("`") for name in names])._expr if names else made._expr
 
 
 def _one(kind: T.DataType) -> Column | None:

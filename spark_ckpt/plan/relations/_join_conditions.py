@@ -1,8 +1,6 @@
-"""The condition of a join of two streams, taken apart: keys, what concerns one side, what compares both. Driver; Spark
-Connect.
+"""The condition of a join of two streams, as the client has it. Driver; Spark Connect.
 
-The server says of which side each column is: it is asked over rows whose columns are marked. What stands on one side of
-a comparison becomes a column in front of the operator.
+The server says of which side each column is: it is asked over rows whose columns are marked.
 """
 
 from __future__ import annotations
@@ -21,20 +19,16 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._distinct import as_text
-from spark_ckpt.plan._event_time import DELAY_KEY
-from spark_ckpt.plan._join_rules import FLIPPED, LEFT, ORDERED, RIGHT, Bound, Key, Parts
+from spark_ckpt.plan._join_conditions import JoinedSides, Operands, SplitCondition
+from spark_ckpt.plan._join_rules import LEFT, RIGHT, Bound, Times
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.key_columns import is_key
-from spark_ckpt.plan.relations._columns import column, identifier_of, name_among
-from spark_ckpt.plan.relations._conditions import shape
+from spark_ckpt.plan.relations._columns import column, identifier_of, name_among, shape
 from spark_ckpt.plan.relations._parts import MARK, located, marked
 from spark_ckpt.plan.relations._row_by_row import under_names
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import empty, parts_of
 from spark_ckpt.plan.spark_errors import unlogged
 from spark_ckpt.runtime.stateless import with_control
-from spark_ckpt.state.joins.predicate import Both, Compared, Either, Not, OfSide, Predicate
 
 Relation = Any
 Expression = Any
@@ -52,11 +46,12 @@ class _Leaf:
     whole: bool
 
 
-class JoinedSides:
-    """The rows of both sides, whose columns have names of their own, in front of ``node``."""
+class RelationSides(JoinedSides[Rows]):
+    """In front of ``node``."""
 
     def __init__(self, of: Translation, node: Relation, left: Rows, right: Rows) -> None:
-        self.of, self.rows = of, (left, right)
+        super().__init__(left, right)
+        self.of = of
         self._over = [self._marked(node, rows, prefix) for rows, prefix in zip(self.rows, _SIDES, strict=True)]
         self._leaves: dict[tuple[str, Any], _Leaf | None] = {}
         self._of_texts: dict[str, tuple[int, ...]] = {}
@@ -66,12 +61,11 @@ class JoinedSides:
         return under_names(located(node, rows), known, self.of.frame(empty(with_control(known.schema))))
 
     def reads(self, c: Column) -> tuple[int, ...]:
-        """The sides whose columns are in ``c``; none of a constant."""
         found = {side for e in _ends(c) for side in self._sides(e)}
         return tuple(side for side in (LEFT, RIGHT) if side in found)
 
     def columns(self, c: Column, side: int) -> set[str]:
-        """Those of ``side`` that are in ``c``. Of a SQL text, all that may be."""
+        """Of a SQL text, all that may be."""
         found: set[str] = set()
         for e in _ends(c):
             leaf = self._leaf(e)
@@ -84,10 +78,15 @@ class JoinedSides:
         return found
 
     def name(self, c: Column, side: int) -> str | None:
-        """The column of ``side`` that ``c`` is, as it is."""
         e = c._expr
         leaf = self._leaf(e) if identifier_of(e) is not None else None
         return leaf.name if leaf is not None and leaf.whole and leaf.side == side else None
+
+    def expression(self, column: Column) -> Column:
+        return column
+
+    def text(self, column: Column, side: int) -> str:
+        return str(self.of.schema(P.Project(self.rows[side].plan, [column])).names[0])
 
     def kind(self, c: Column, side: int) -> T.DataType:
         return self.of.schema(P.Project(self.rows[side].plan, [c])).fields[0].dataType
@@ -159,128 +158,56 @@ def _as(kinds: tuple[T.DataType, T.DataType], kind: T.DataType) -> Column:
     return columns[0] == columns[1]
 
 
-class SplitCondition:
-    """``parts``, and of each side the columns that are ``compared`` with some of the other."""
+class RelationCondition(SplitCondition[Rows]):
+    """``names`` are those that the join is by."""
 
-    def __init__(self, sides: JoinedSides, conditions: list[Column], names: list[str]) -> None:
-        self.parts, self._sides = Parts(), sides
-        self.compared: tuple[set[str], set[str]] = set(), set()
+    def __init__(self, sides: RelationSides, conditions: list[Column], names: list[str]) -> None:
+        super().__init__(sides)
+        self._sides = sides
         for name in names:
             self._named_key(name)
         for condition in conditions:
             for part in _conjuncts(condition):
-                self._add(part)
+                self.add(part)
+
+    def shape(self, e: Column) -> tuple[str, list[Column]] | None:
+        return shape(e)
+
+    def column(self, e: Column) -> Column:
+        return e
+
+    def written(self, e: Column) -> str:
+        return str(e)
+
+    def operands(self, pair: Pair) -> Operands:
+        kinds = self._sides.kind(pair[LEFT], LEFT), self._sides.kind(pair[RIGHT], RIGHT)
+        return self._in_one_type(
+            pair, kinds, (self._sides.name(pair[LEFT], LEFT), self._sides.name(pair[RIGHT], RIGHT))
+        )
+
+    def _in_one_type(
+        self, pair: Pair, kinds: tuple[T.DataType, T.DataType], names: tuple[str | None, str | None]
+    ) -> Operands:
+        kind = self._sides.same_kind(kinds, pair)
+        left, right = (c if found == kind else c.cast(kind) for c, found in zip(pair, kinds, strict=True))
+        one, other = (name if found == kind else None for name, found in zip(names, kinds, strict=True))
+        return Operands((left, right), (kind, kind), (one, other))
 
     def _named_key(self, name: str) -> None:
         e, sides = E.ColumnReference(quoted(name)), self._sides
         places = [name_among(rows.shown, e, sides.of.case_sensitive) for rows in sides.rows]
-        fields = [rows.schema.fields[at] for rows, at in zip(sides.rows, places, strict=True) if at is not None]
-        for side, f in enumerate(fields):
+        left, right = (rows.schema.fields[at] for rows, at in zip(sides.rows, places, strict=True) if at is not None)
+        for side, f in enumerate((left, right)):
             self.compared[side].add(f.name)
-        columns, kinds = (column(e), column(e)), (fields[LEFT].dataType, fields[RIGHT].dataType)
-        self._key(columns, kinds, (fields[LEFT].name, fields[RIGHT].name), False)
-
-    def _add(self, c: Column) -> None:
-        reads = self._sides.reads(c)
-        if len(reads) < 2:
-            for side in reads or (LEFT, RIGHT):
-                self.parts.alone[side].append(c)
-            return
-        op, args = shape(c) or ("", [])
-        if op in FLIPPED:
-            for side in reads:
-                self.compared[side].update(self._sides.columns(c, side))
-        pair = self._pair(args) if op in FLIPPED else None
-        if pair is not None and op in ("=", "<=>"):
-            names = self._sides.name(pair[LEFT], LEFT), self._sides.name(pair[RIGHT], RIGHT)
-            self._key(pair, self._kinds(pair), names, op == "<=>")
-            return
-        if op in ("<", "<=", ">", ">="):
-            self._bound(op, args)
-        found = self._predicate(c)
-        if found is None:
-            self.parts.behind.append(c)
-        else:
-            self.parts.condition = found if self.parts.condition is None else Both(self.parts.condition, found)
-
-    def _pair(self, args: list[Column]) -> Pair | None:
-        """Both arguments, the left side's first; None unless each is of a side of its own."""
-        found = tuple(map(self._sides.reads, args))
-        if found == ((LEFT,), (RIGHT,)):
-            return args[0], args[1]
-        return (args[1], args[0]) if found == ((RIGHT,), (LEFT,)) else None
-
-    def _kinds(self, pair: Pair) -> tuple[T.DataType, T.DataType]:
-        return self._sides.kind(pair[LEFT], LEFT), self._sides.kind(pair[RIGHT], RIGHT)
-
-    def _key(
-        self, pair: Pair, kinds: tuple[T.DataType, T.DataType], own: tuple[str | None, str | None], null_safe: bool
-    ) -> None:
-        if any(self._is_timed_window(name, side) for side, name in enumerate(own)):
-            # Two times: as in Spark, rows end when the watermark passes the end.
-            for part in ("start", "end"):
-                of_part = pair[LEFT][part], pair[RIGHT][part]
-                self.parts.keys.append(Key(of_part, T.TimestampType(), null_safe, (None, None), part == "end"))
-            return
-        kind = self._sides.same_kind(kinds, pair)
-        names = tuple(name if found == kind else None for name, found in zip(own, kinds, strict=True))
-        columns = [c if found == kind else c.cast(kind) for c, found in zip(pair, kinds, strict=True)]
-        if not is_key(kind):  # state is found by flat columns
-            columns = [F.when(c.isNotNull(), as_text("join", str(c), c, kind)) for c in columns]
-            names, kind = (None, None), T.StringType()
-        self.parts.keys.append(Key((columns[0], columns[1]), kind, null_safe, names))  # type: ignore[arg-type]
-
-    def _is_timed_window(self, name: str | None, side: int) -> bool:
-        found = None if name is None else self._sides.rows[side].schema[name]
-        return found is not None and isinstance(found.dataType, T.StructType) and DELAY_KEY in found.metadata
-
-    def _predicate(self, c: Column) -> Predicate | None:
-        reads = self._sides.reads(c)
-        if len(reads) < 2:
-            side = LEFT if reads == (LEFT,) else RIGHT
-            return OfSide(self._operand(side, c), side == LEFT)
-        op, args = shape(c) or ("", [])
-        if op == "between":
-            return self._both([args[0] >= args[1], args[0] <= args[2]], Both)
-        if op in ("and", "or"):
-            return self._both(args, Both if op == "and" else Either)
-        if op == "not":
-            part = self._predicate(args[0])
-            return None if part is None else Not(part)
-        return self._compared(op, args) if op in FLIPPED else None
-
-    def _both(self, args: list[Column], kind: Any) -> Predicate | None:
-        one, other = map(self._predicate, args)
-        return None if one is None or other is None else kind(one, other)
-
-    def _compared(self, op: str, args: list[Column]) -> Predicate | None:
-        pair = self._pair(args)
-        if pair is None:
-            return None
-        kinds = self._kinds(pair)
-        kind = self._sides.same_kind(kinds, pair)
-        collated = isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation()
-        if not isinstance(kind, ORDERED) or collated:
-            return None
-        names = [self._compared_name(pair[side], side, kinds[side], kind) for side in (LEFT, RIGHT)]
-        turned = self._sides.reads(args[0]) == (RIGHT,)
-        return Compared(FLIPPED[op] if turned else op, names[LEFT], names[RIGHT])
-
-    def _compared_name(self, c: Column, side: int, own: T.DataType, kind: T.DataType) -> str:
-        if own != kind:
-            return self._operand(side, c.cast(kind))
-        return self._sides.name(c, side) or self._operand(side, c)
-
-    def _operand(self, side: int, c: Column) -> str:
-        computed = self.parts.computed[side]
-        name = f"__ckpt_compared_{len(computed)}"
-        computed[name] = c
-        return name
+        pair = column(e), column(e)
+        self.add_key(self._in_one_type(pair, (left.dataType, right.dataType), (left.name, right.name)), False, pair)
 
     # -- until when rows can match -----------------------------------------------------------------------------
 
-    def _bound(self, op: str, args: list[Column]) -> None:
+    def ordered(self, op: str, args: list[Column]) -> None:
         """``small < big``, each a time and day-time intervals, as Spark's ``StreamingJoinHelper`` solves it."""
+        if op not in ("<", "<=", ">", ">="):
+            return
         small, big = args if op in ("<", "<=") else (args[1], args[0])
         lower, upper = self._linear(small), self._linear(big)
         if lower is None or upper is None or lower.time is None or upper.time is None:
@@ -289,6 +216,11 @@ class SplitCondition:
         if side != other:
             shift = (lower.micros - upper.micros) // 1000 - (1 if op in ("<=", ">=") else 0)
             self.parts.bounds.append(Bound(side, name, other_column, shift))
+
+    def bound(self, times: Times) -> None:
+        """Of those that were found, the ones by the event times."""
+        found = self.parts.bounds
+        self.parts.bounds = [b for b in found if b.column == times[b.side] and b.other_column == times[1 - b.side]]
 
     def _linear(self, c: Column) -> _Linear | None:
         """A timestamp column of one side, plus a constant; None if it is anything else."""

@@ -22,7 +22,6 @@ from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.plan.relations._columns import column, is_control, is_data
 from spark_ckpt.plan.relations._control_rows import control_last
-from spark_ckpt.plan.relations._row_by_row import carried_step
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import kind_of, walk
 from spark_ckpt.plan.spark_errors import unsupported
@@ -43,9 +42,8 @@ def lateral_join(of: Translation, node: Relation) -> Rows:
     generator = _generator_of(node.right)
     if generator is not None:
         return _projected(of, node, generator, outer)
-    made = carried_step(
-        of, node, of.rows(node.left), partial(_joined, node, outer), Stays(Leaves.TABLE, "a sub-query over a table")
-    )
+    stays = Stays(Leaves.TABLE, "a sub-query over a table")
+    made = of.carried_step(node, of.rows(node.left), partial(_joined, node, outer), stays)
     return made if outer else replace(made, lineage=made.lineage.with_watermarks_told())
 
 

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import types as T
 from pyspark.sql.connect import plan as P
 from pyspark.sql.connect.dataframe import DataFrame
 
+from spark_ckpt.plan._walks import Over
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
-from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.lineage import Stays, place_of_rows
+from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.plan.relations._columns import is_text
 from spark_ckpt.plan.relations._control_rows import aliased, carried, guarded
 from spark_ckpt.plan.relations._generators import for_control_rows
 from spark_ckpt.plan.relations._parts import apart, is_apart, located, marked, parts_behind
 from spark_ckpt.plan.relations._python_calls import for_data_rows
 from spark_ckpt.plan.relations._text_check import check_texts
-from spark_ckpt.plan.relations._translation import Part, Rows, Translation, rows_of
+from spark_ckpt.plan.relations._translation import Part, Rows, Translation
 from spark_ckpt.plan.relations._tree import alias_of, all_parts, empty, ids_in, kind_of, known_as
-from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.types import CONTROL_COLUMNS
 
 Relation = Any
-Over = Callable[[Relation], Relation]
-"""From a relation with control columns to what becomes of it."""
 
 
 def step(of: Translation, node: Relation, rows: Rows) -> Rows:
@@ -36,8 +31,8 @@ def step(of: Translation, node: Relation, rows: Rows) -> Rows:
     placed = located(own, rows)
     _check_texts(of, placed, rows)
     stays = Stays(Leaves.OPERATION, "Spark Connect")
-    made = carried_step(
-        of, node, rows, lambda child: carried(of, placed if is_apart(child) else own, rows, child), stays
+    made = of.carried_step(
+        node, rows, lambda child: carried(of, placed if is_apart(child) else own, rows, child), stays
     )
     return replace(made, parts=_parts(of, placed, rows))
 
@@ -49,25 +44,6 @@ def _parts(of: Translation, node: Relation, rows: Rows) -> tuple[Part, ...]:
     known = replace(rows, schema=marked(rows.schema))
     before = under_names(node, known, of.frame(empty(with_control(known.schema))))
     return parts_behind(rows, of.schema(carried(of, node, known, before)))
-
-
-def carried_step(of: Translation, node: Relation, rows: Rows, over: Over, stays: Stays) -> Rows:
-    """What ``node`` makes of ``rows``, where ``over`` gives the relation of it over a child with control columns."""
-    schema, parent = of.schema(node), rows.recipe
-    full = with_control(schema)
-
-    def make(ctx: Any) -> Chain:
-        return Chain(over_frame(of, node, rows, ctx.frame(parent), over), full)
-
-    lineage = replace(rows.lineage, places=(*rows.lineage.places, place_of_rows(kind_of(node), stays)))
-    return rows_of(Recipe(make, (parent,)), lineage, node, schema)
-
-
-def python_step(rows: Rows, operation: Operation, schema: T.StructType) -> Rows:
-    """``operation`` of ours over ``rows``, in Python wherever they are."""
-    full, parent = with_control(schema), rows.recipe
-    recipe = Recipe(lambda ctx: ctx.chain(parent).then(operation, full), (parent,))
-    return replace(rows, recipe=recipe, schema=schema, shown=tuple(schema.names))
 
 
 def over_frame(of: Translation, node: Relation, rows: Rows, df: DataFrame, over: Over) -> DataFrame:

@@ -20,8 +20,7 @@ from pyspark.sql.connect import proto
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._join_rules import FLIPPED, LEFT, is_outer, join_kind
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.relations._columns import column, identifier_of
-from spark_ckpt.plan.relations._conditions import conjuncts, shape
+from spark_ckpt.plan.relations._columns import column, conjuncts, identifier_of, shape
 from spark_ckpt.plan.relations._filters_in_front import bare, in_front, optimized
 from spark_ckpt.plan.relations._translation import Translation
 from spark_ckpt.plan.relations._tree import children_of, kind_of, known_as, with_children

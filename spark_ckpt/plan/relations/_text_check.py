@@ -22,10 +22,11 @@ from spark_ckpt.types import CTL, TAG
 SparkDF = Any
 
 _SAFE = {
-    "CollectMetrics", "Project", "RebalancePartitions", "Repartition", "RepartitionByExpression", "ResolvedHint",
-    "SubqueryAlias",
+    "CollectMetrics", "Filter", "Project", "RebalancePartitions", "Repartition", "RepartitionByExpression",
+    "ResolvedHint", "SubqueryAlias",
 }  # fmt: skip
-_ROW_BY_ROW = {"Expand", "Filter", "Generate"}
+"""A text adds no filter: the one of ``where`` has our condition beside it."""
+_ROW_BY_ROW = {"Expand", "Generate"}
 """These look at each row alone, so one control row speaks for all."""
 _WAYS = {
     "Aggregate": 'Aggregate with groupBy("k").agg(...).',
@@ -34,7 +35,6 @@ _WAYS = {
 }
 _ANY_WAY = "Write it with methods and pyspark.sql.functions, or use mapInArrow or mapInPandas."
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt)\b.*")
-_IS_CONTROL = re.compile(rf"isnotnull\({CTL}(#\d+)?\)")
 _PYTHON_UDF = re.compile(r"\)#\d+")
 _DATA_ROWS_ONLY = re.compile(rf"[^\s(]\(isnotnull\({CTL}#\d+\)[,)]")
 _READ = re.compile(rf"(?<!AS ){TAG}#\d+L?\b(?! AS {TAG}#)")
@@ -84,8 +84,6 @@ def _is_safe(what: str, node: Node) -> bool:
         )
     if node.name in _SAFE:
         return True
-    if node.name == "Filter":
-        return keeps_control_rows(node.detail)
     if node.name in _ROW_BY_ROW:
         return False
     raise _refusal(what, node, "works on several rows together")
@@ -140,17 +138,6 @@ def _way(node: Node) -> str:
     return _WAYS.get(node.name, _ANY_WAY)
 
 
-def keeps_control_rows(condition: str) -> bool:
-    """Whether a filter's condition holds for every control row, whatever else it says."""
-    if _IS_CONTROL.fullmatch(_bare(condition)):
-        return True
-    either = _split(condition, " OR ")
-    if len(either) > 1:
-        return any(map(keeps_control_rows, either))
-    both = _split(condition, " AND ")
-    return len(both) > 1 and all(map(keeps_control_rows, both))
-
-
 def reads_control_column(node: Node) -> bool:
     """Whether the epochs go into an expression: a projection that only passes them on names them once."""
     if node.name not in ("Project", "Filter", "Generate"):
@@ -171,32 +158,3 @@ def calls_python(node: Node) -> bool:
     arguments, and one that is told of control rows (:mod:`spark_ckpt.runtime.udf_rows`) hears of them first.
     """
     return len(_PYTHON_UDF.findall(node.text)) > len(_DATA_ROWS_ONLY.findall(node.text))
-
-
-def _bare(text: str) -> str:
-    text = text.strip()
-    while text.startswith("(") and _closes(text) == len(text) - 1:
-        text = text[1:-1].strip()
-    return text
-
-
-def _closes(text: str) -> int:
-    depth = 0
-    for i, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
-        if depth == 0:
-            return i
-    return -1
-
-
-def _split(text: str, word: str) -> list[str]:
-    """The operands of ``word`` at the top of an expression."""
-    text, parts, depth, start, i = _bare(text), [], 0, 0, 0
-    while i < len(text):
-        depth += (text[i] == "(") - (text[i] == ")")
-        if depth == 0 and text.startswith(word, i):
-            parts.append(text[start:i])
-            i = start = i + len(word)
-            continue
-        i += 1
-    return [*parts, text[start:]]

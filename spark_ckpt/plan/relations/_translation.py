@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.connect import plan as P
 from pyspark.sql.connect.dataframe import DataFrame
 
-from spark_ckpt.plan._keyed_operator import Upstream
-from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import free, is_case_sensitive
-from spark_ckpt.plan.lineage import Lineage
+from spark_ckpt.plan._walks import Walked
+from spark_ckpt.plan.chain import StreamRows
+from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.relations._names import TEXTS
-from spark_ckpt.plan.relations._tree import children_of, cut_off, kind_of
+from spark_ckpt.plan.relations._tree import children_of, cut_off, empty, kind_of
 from spark_ckpt.plan.relations.leaves import stream_of
-from spark_ckpt.runtime.operations import Renamed
-from spark_ckpt.runtime.stateless import with_control
 
 Relation = Any
 
@@ -37,48 +34,58 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The rows that a relation puts out: how they are made, and the relation as the client has it.
+class Rows(StreamRows):
+    """The rows that a relation puts out, and the relation as the client has it.
 
-    ``schema`` is that of the rows, control columns aside. ``shown`` are the names that the relation's columns have: an
-    operator has others where a name comes twice. ``parts``: whose columns they are, behind a join of streams.
+    ``shown`` are the names that the relation's columns have: an operator has others where a name comes twice.
+    ``parts``: whose columns they are, behind a join of streams.
     """
 
-    recipe: Recipe
-    lineage: Lineage
     plan: Relation
-    schema: T.StructType
     shown: tuple[str, ...]
     parts: tuple[Part, ...] = ()
 
-    def upstream(self) -> Upstream:
-        return Upstream(self.recipe, self.lineage, self.schema, lambda ctx: ctx.chain(self.recipe))
 
-
-class Translation(ABC):
+class Translation(Walked[Rows]):
     """One walk over one tree."""
 
     def __init__(self, session: Any) -> None:
-        self.session, self.spark = session, session.spark
-        self.uses_of_uids: Counter[tuple[str, int]] = Counter()
+        super().__init__(session)
         self._schemas: dict[int, tuple[Relation, T.StructType]] = {}
         self._streams: dict[int, tuple[Relation, bool]] = {}
 
-    @abstractmethod
-    def rows(self, node: Relation) -> Rows:
-        """What ``node`` puts out."""
+    def child(self, node: Relation) -> Relation:
+        return node._child
+
+    def kind(self, node: Relation) -> str:
+        return kind_of(node)
+
+    def put_out(self, node: Relation, made: StreamRows) -> Rows:
+        return rows_of(made, node)
+
+    def handed_on(self, node: Relation, rows: Rows, made: StreamRows) -> Rows:
+        return replace(rows, recipe=made.recipe, lineage=made.lineage, schema=made.schema, plan=node)
+
+    def of_operator(self, made: StreamRows) -> Rows:
+        return rows_of(made, empty(made.schema))
+
+    def column(self, rows: Rows, name: str) -> Column:
+        return F.col(quoted(rows.shown[rows.schema.names.index(name)]))
+
+    def renamed_frame(self, frame: DataFrame, names: Sequence[str]) -> DataFrame:
+        return DataFrame(cut_off(P.ToDF(frame._plan, list(names))), frame.sparkSession)
 
     def frame(self, node: Relation) -> DataFrame:
         return DataFrame(node, self.spark)
 
     def schema(self, node: Relation) -> T.StructType:
-        """As the server analyses it, with what is noted of the columns. Raises as Spark does."""
+        """As the server analyses it."""
         if id(node) not in self._schemas:
             self._schemas[id(node)] = node, self.frame(node).schema
         return self._schemas[id(node)][1]
 
     def reads_stream(self, node: Relation) -> bool:
-        """Whether a stream is among what ``node`` reads. Of tables and texts by name the server is asked."""
+        """Of tables and texts by name the server is asked."""
         if id(node) not in self._streams:
             self._streams[id(node)] = node, self._reads_stream(node)
         return self._streams[id(node)][1]
@@ -98,39 +105,6 @@ class Translation(ABC):
         return one == other if self.case_sensitive else one.lower() == other.lower()
 
 
-def rows_of(recipe: Recipe, lineage: Lineage, plan: Relation, schema: T.StructType) -> Rows:
-    return Rows(recipe, lineage, plan, schema, tuple(schema.names))
-
-
-def own_names(names: Sequence[str]) -> list[str]:
-    """``names``, a second one of a name with a number."""
-    found: list[str] = []
-    for name in names:
-        found.append(free(name, found))
-    return found
-
-
-def with_own_names(rows: Rows) -> Rows:
-    """``rows``, a second column of a name under a name of its own: operators and their state go by names."""
-    return with_names(rows, own_names(rows.schema.names))
-
-
-def with_names(rows: Rows, names: list[str]) -> Rows:
-    """``rows``, whose columns are called so in operators."""
-    if names == rows.schema.names:
-        return rows
-    schema = renamed(rows.schema, names)
-    full = with_control(schema)
-
-    def make(ctx: Any) -> Chain:
-        def in_spark(frame: DataFrame) -> DataFrame:
-            return DataFrame(cut_off(P.ToDF(frame._plan, full.names)), frame.sparkSession)
-
-        return ctx.chain(rows.recipe).either(Renamed(full.names), in_spark, full)
-
-    return replace(rows, recipe=Recipe(make, (rows.recipe,)), schema=schema)
-
-
-def renamed(schema: T.StructType, names: Sequence[str]) -> T.StructType:
-    fields = zip(names, schema.fields, strict=True)
-    return T.StructType([T.StructField(n, f.dataType, True, f.metadata) for n, f in fields])
+def rows_of(made: StreamRows, plan: Relation) -> Rows:
+    """``made``, as what ``plan`` puts out."""
+    return Rows(made.recipe, made.lineage, made.schema, plan, tuple(made.schema.names))

@@ -14,18 +14,29 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._event_time import DELAY_KEY, mark_stream
-from spark_ckpt.plan._windows import WINDOW_KEYS, WINDOWS, SessionWindow, time_window, without_zone
-from spark_ckpt.plan._windows import TimeWindow as Call
-from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan import _handlers as handlers
+from spark_ckpt.plan._event_time import DELAY_KEY
+from spark_ckpt.plan._groups import InSessions
+from spark_ckpt.plan._walks import python_step, renamed
+from spark_ckpt.plan._windows import (
+    WINDOW_KEYS,
+    WINDOWS,
+    Session,
+    SessionCall,
+    TimeWindow,
+    WindowCall,
+    session_times,
+    time_window,
+)
 from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.lineage import WatermarkNode
 from spark_ckpt.plan.relations._columns import bare, column, is_whole, place_of
-from spark_ckpt.plan.relations._row_by_row import python_step, step
-from spark_ckpt.plan.relations._translation import Rows, Translation, renamed, with_own_names
+from spark_ckpt.plan.relations._row_by_row import step
+from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of
 from spark_ckpt.plan.relations._tree import all_parts, kind_of, over, parts_of, rewritten, walk
-from spark_ckpt.runtime.stateless import MarkStream, Project, with_control
-from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
+from spark_ckpt.runtime.operations import Operation
+from spark_ckpt.runtime.stateless import Project
+from spark_ckpt.runtime.windows import AssignSessions, AssignWindows, TakeSessions, TakeStarts, WindowSize
 from spark_ckpt.types import CONTROL_COLUMNS
 
 Relation = Any
@@ -33,59 +44,33 @@ Relation = Any
 
 def watermark(of: Translation, node: Relation) -> Rows:
     """Rows are numbered with their watermark's stream. Spark notes of one column that it is the event time."""
-    rows = with_own_names(of.rows(node._child))
+    rows = of.with_own_names(of.rows(node._child))
     found = of.schema(node)
     (place,) = (i for i, f in enumerate(found.fields) if DELAY_KEY in f.metadata)
     names = rows.schema.names
     known = WatermarkNode(names[place], int(found.fields[place].metadata[DELAY_KEY]) * 1000, rows.lineage.sources)
-    schema, parent = renamed(found, names), rows.recipe
-    full = with_control(schema)
-
-    def make(ctx: Any) -> Chain:
-        chain, number = ctx.chain(parent), ctx.stream_number(known)
-        marked = MarkStream(number, ctx.stream_name(known), known.column, known.delay_us)
-        if known in ctx.told:
-            return chain.then(marked, full)
-        return chain.either(marked, lambda frame: mark_stream(frame, number), full)
-
-    lineage = rows.lineage.with_watermark(known)
-    made = Recipe(make, (parent,))
-    return replace(rows, recipe=made, lineage=lineage, plan=node, schema=schema, shown=tuple(found.names))
+    return handlers.with_watermark(of, node, rows, known, renamed(found, names))
 
 
 Expression = Any
 
 
 @dataclass(frozen=True)
-class TimeWindow:
-    """``call`` as the user wrote it, None for a column that has windows already, which is in ``place``. ``field``: what
-    Spark shows of it."""
+class CalledWindow(TimeWindow):
+    """``call`` as the user wrote it, None for a column that has windows already, which is in ``place``."""
 
-    size: WindowSize
-    field: T.StructField
     time: Column | None
     call: Expression | None = None
     place: int | None = None
 
-    @property
-    def event_time(self) -> bool:
-        """Whether a watermark ends the windows."""
-        return DELAY_KEY in self.field.metadata
-
-    @property
-    def local(self) -> bool:
-        """Whether its times have no zone."""
-        return without_zone(self.field)
-
 
 @dataclass(frozen=True)
-class Windowed:
+class WithWindows:
     """Rows with their windows, in the column ``shown``, and the starts of those, in ``key``."""
 
     rows: Rows
     shown: str
     key: str
-    newest: bool = False
 
 
 def is_window(e: Expression) -> bool:
@@ -102,19 +87,19 @@ def call_in(node: Relation) -> Expression | None:
     return next((e for e in all_parts(node) if is_window(e)), None)
 
 
-def window_of(of: Translation, rows: Rows, e: Expression) -> TimeWindow | None:
+def window_of(of: Translation, rows: Rows, e: Expression) -> CalledWindow | None:
     """The window that ``e`` is: a call, or a column that has some already. None: it is none."""
     call = bare(e)
     if is_call(call):
         (field,) = of.schema(P.Project(rows.plan, [column(e)])).fields
         said = time_window(of.frame(rows.plan), column(e))
-        assert isinstance(said, Call)
-        return TimeWindow(said.size, field, said.time, call)
+        assert isinstance(said, WindowCall)
+        return CalledWindow(said.size, field, said.time, call)
     place = place_of(of, rows, call)
     field = None if place is None else rows.schema.fields[place]
     if field is None or WINDOW_KEYS["window"] not in field.metadata:
         return None
-    return TimeWindow(_size_below(of, rows.plan, field.name), field, None, place=place)
+    return CalledWindow(_size_below(of, rows.plan, field.name), field, None, place=place)
 
 
 def _size_below(of: Translation, node: Relation, name: str) -> WindowSize:
@@ -128,7 +113,7 @@ def _size_below(of: Translation, node: Relation, name: str) -> WindowSize:
         )
     ((each, call),) = calls.values()
     said = time_window(of.frame(each._child), column(call))
-    assert isinstance(said, Call)
+    assert isinstance(said, WindowCall)
     return WindowSize(said.size.size, said.size.size)
 
 
@@ -138,23 +123,26 @@ def _alias_of_last(project: Relation) -> str | None:
     return last._alias[0] if isinstance(last, E.ColumnAlias) and is_call(bare(last)) else None
 
 
-def windowed(of: Translation, rows: Rows, window: TimeWindow, name: str, newest: bool = False) -> Windowed:
+def windowed(of: Translation, rows: Rows, window: CalledWindow, name: str, newest: bool = False) -> WithWindows:
     """The rows, each once for each of its windows, or for the ``newest`` of them."""
-    rows = with_own_names(rows)
+    rows = of.with_own_names(rows)
     if window.place is not None:
         shown, key = rows.schema.names[window.place], free(f"{name}_start", rows.schema.names)
         schema = T.StructType([*rows.schema.fields, T.StructField(key, T.TimestampType())])
-        return Windowed(python_step(rows, TakeStarts(shown, key), schema), shown, key)
+        return WithWindows(_in_python(rows, TakeStarts(shown, key), schema), shown, key)
     rows, time = _with_time(of, window, rows)
-    names = rows.schema.names
-    shown, key = free(name, names), free(f"{name}_start", [*names, name])
-    field = T.StructField(shown, window.field.dataType, True, window.field.metadata)
-    schema = T.StructType([*rows.schema.fields, field, T.StructField(key, T.TimestampType())])
+    schema = window.added(rows.schema, name)
+    shown, key = schema.names[-2:]
     operation = AssignWindows(time, shown, key, window.size, newest, window.local)
-    return Windowed(python_step(rows, operation, schema), shown, key, newest)
+    return WithWindows(_in_python(rows, operation, schema), shown, key)
 
 
-def _with_time(of: Translation, window: TimeWindow, rows: Rows) -> tuple[Rows, str]:
+def _in_python(rows: Rows, operation: Operation, schema: T.StructType) -> Rows:
+    made = python_step(rows, operation, schema)
+    return replace(rows, recipe=made.recipe, schema=schema, shown=tuple(schema.names))
+
+
+def _with_time(of: Translation, window: CalledWindow, rows: Rows) -> tuple[Rows, str]:
     assert window.time is not None
     return with_time(of, rows, window.time, "window_time", window.local)
 
@@ -216,7 +204,7 @@ def with_window(of: Translation, node: Relation, rows: Rows, call: Expression) -
 def _with_own_window(of: Translation, rows: Rows, call: Expression, name: str) -> Rows:
     window = window_of(of, rows, call)
     assert window is not None
-    rows, time = _with_time(of, window, with_own_names(rows))
+    rows, time = _with_time(of, window, of.with_own_names(rows))
     made = windowed(of, rows, replace(window, time=F.col(quoted(time))), name)
     asked = P.WithColumns(rows.plan, [made.shown], [column(call)])
     asked = P.WithColumns(asked, [made.key], [F.col(quoted(made.shown)).start])
@@ -226,7 +214,7 @@ def _with_own_window(of: Translation, rows: Rows, call: Expression, name: str) -
 def _with_own_session(of: Translation, rows: Rows, call: Expression, name: str) -> Rows:
     """The session that each row makes by itself. Rows without a time, or whose session would not last, are in none."""
     said = time_window(of.frame(rows.plan), column(call))
-    assert isinstance(said, SessionWindow)
+    assert isinstance(said, SessionCall)
     (field,) = of.schema(P.Project(rows.plan, [column(call)])).fields
     rows, time = with_time(of, rows, said.time, f"{name}_time")
     start = F.col(quoted(time))
@@ -262,8 +250,56 @@ def _parts(of: Translation, node: Relation, rows: Rows, call: Expression, name: 
     return {"_columns": found}
 
 
-def without_shown(made: Windowed, columns: int) -> Rows:
-    """The rows as they were, and the start of the window in the last column."""
+def starts_alone(made: WithWindows, columns: int) -> Rows:
+    """The first ``columns`` of the rows, and the start of the window behind them."""
     fields = made.rows.schema.fields
     schema = T.StructType([*fields[:columns], fields[-1]])
-    return python_step(made.rows, Project([*schema.names, *CONTROL_COLUMNS]), schema)
+    return _in_python(made.rows, Project([*schema.names, *CONTROL_COLUMNS]), schema)
+
+
+@dataclass(frozen=True)
+class CalledSession(Session):
+    """``call``, or sessions that are in ``column`` of the rows."""
+
+    call: SessionCall | None
+    column: int | None
+
+
+def session_of(of: Translation, rows: Rows, e: Expression, at: int) -> CalledSession | None:
+    """The session that key number ``at`` is; None: it is none."""
+    call = bare(e)
+    if is_window(call) and not is_call(call):
+        (field,) = of.schema(P.Project(rows.plan, [column(e)])).fields
+        said = time_window(of.frame(rows.plan), column(e))
+        assert isinstance(said, SessionCall)
+        return CalledSession(at, field, said, None)
+    place = place_of(of, rows, call)
+    if place is None or WINDOW_KEYS["session_window"] not in rows.schema.fields[place].metadata:
+        return None
+    return CalledSession(at, rows.schema.fields[place], None, place)
+
+
+def in_sessions(of: Translation, rows: Rows, session: CalledSession, name: str) -> InSessions[Rows]:
+    """``rows``; ``name`` is what the session is called in the state."""
+    rows = of.with_own_names(rows)
+    start, end = session_times(name, rows.schema.names)
+    if session.call is None:
+        assert session.column is not None
+        return _with_times(rows, TakeSessions(rows.schema.names[session.column], start, end), start, end)
+    rows, at = with_time(of, rows, session.call.time, f"{name}_time")
+    gap_us = session.call.gap_us
+    if gap_us is None:
+        until = F.col(quoted(at)) + session.call.gap.cast("interval")
+        rows = step(of, P.Project(rows.plan, [column(E.UnresolvedStar(None)), until.alias(end)]), rows)
+    return _with_times(rows, AssignSessions(at, start, end, gap_us), start, end)
+
+
+def _with_times(rows: Rows, operation: Operation, start: str, end: str) -> InSessions[Rows]:
+    times = [T.StructField(name, T.TimestampType()) for name in (start, end)]
+    kept = [f for f in rows.schema.fields if f.name != end]
+    asked = P.WithColumns(rows.plan, [start, end], [F.lit(None).cast("timestamp")] * 2)
+    shown = (*(n for n in rows.shown if n != end), start, end)
+    if len(kept) < len(rows.schema.fields):
+        asked = P.Project(asked, [F.col(quoted(n)) for n in shown])
+    made = rows_of(python_step(rows, operation, T.StructType([*kept, *times])), asked)
+    return InSessions(replace(made, shown=shown, parts=rows.parts), start, end)

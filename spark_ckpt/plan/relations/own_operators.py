@@ -15,16 +15,13 @@ from pyspark.sql.types import StructType
 from pyspark.util import PythonEvalType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._keyed_operator import keyed_rows
 from spark_ckpt.plan._own_operators import Groups, OwnOperator
 from spark_ckpt.plan.columns import is_case_sensitive, quoted
-from spark_ckpt.plan.key_columns import Keys
 from spark_ckpt.plan.relations._columns import bare, column, name_among
-from spark_ckpt.plan.relations._python_functions import function_of
+from spark_ckpt.plan.relations._readers import function_of
 from spark_ckpt.plan.relations._row_by_row import step
-from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of, with_own_names
+from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._windows import is_window
-from spark_ckpt.plan.relations.uids import given_uid
 
 Relation = Any
 
@@ -54,8 +51,7 @@ def asked_of(node: Relation) -> OwnOperator | None:
 
 
 def own_operator(of: Translation, node: Relation, asked: OwnOperator) -> Rows:
-    rows = with_own_names(of.rows(node._child))
-    asked.check_updates(rows.lineage)
+    rows = of.with_own_names(of.rows(node._child))
     if any(is_window(bare(c._expr)) for c in node._grouping_cols):
         raise InvalidInputError(
             f"{asked.method}: over Spark Connect its keys are columns, found a window. Compute it in front: "
@@ -66,15 +62,4 @@ def own_operator(of: Translation, node: Relation, asked: OwnOperator) -> Rows:
         pairs = zip(node._grouping_cols or [F.lit(0)], asked.keys, strict=True)
         keys = [column(bare(c._expr)).alias(name) for c, name in pairs if name in computed]
         rows = step(of, P.Project(rows.plan, [*(F.col(quoted(name)) for name in asked.names), *keys]), rows)
-    keys_of = Keys.of_columns([rows.schema[name] for name in asked.keys])
-    uid = given_uid(of, node)
-    made = keyed_rows(
-        rows.upstream(),
-        uid,
-        asked.function,
-        asked.columns,
-        keys_of,
-        asked.output_mode,
-        takes_updates=asked.takes_updates,
-    )
-    return rows_of(made.recipe, made.lineage, node, made.schema)
+    return of.put_out(node, asked.keyed(rows, of.uid(node)))

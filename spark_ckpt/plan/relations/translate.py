@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from pyspark.sql import Column
 from pyspark.sql.connect import expressions as E
+from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._plan_text import OF_FILES
+from spark_ckpt.plan._walks import Over
 from spark_ckpt.plan.analysed.job_graph import Step
 from spark_ckpt.plan.analysed.ledger import Entry, How, entry_of
 from spark_ckpt.plan.analysed.translate import Translated
-from spark_ckpt.plan.chain import Chain, Recipe
+from spark_ckpt.plan.chain import Chain, Recipe, StreamRows
 from spark_ckpt.plan.relations._aggregates import aggregate
-from spark_ckpt.plan.relations._batch_groups import batch_cogroups, batch_groups
-from spark_ckpt.plan.relations._keyed_functions import function_with_state, processor
+from spark_ckpt.plan.relations._columns import column
+from spark_ckpt.plan.relations._joins import join
 from spark_ckpt.plan.relations._lateral_joins import lateral_join
 from spark_ckpt.plan.relations._names import TEXTS, node_of, why_not
-from spark_ckpt.plan.relations._ordered import limit, sort
-from spark_ckpt.plan.relations._python_functions import map_rows
-from spark_ckpt.plan.relations._row_by_row import step
+from spark_ckpt.plan.relations._pivots import summary
+from spark_ckpt.plan.relations._readers import (
+    batch_cogroups,
+    batch_groups,
+    deduplicate,
+    function_with_state,
+    has_numbers,
+    limit,
+    map_rows,
+    numbered,
+    processor,
+    sample,
+    sort,
+    union,
+)
+from spark_ckpt.plan.relations._row_by_row import over_frame, step
 from spark_ckpt.plan.relations._rules import in_stream_form
-from spark_ckpt.plan.relations._samples import has_numbers, numbered, sample
-from spark_ckpt.plan.relations._set_operations import deduplicate, union
-from spark_ckpt.plan.relations._static_joins import join
-from spark_ckpt.plan.relations._summaries import summary
 from spark_ckpt.plan.relations._texts import with_texts_read, without_stars
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of
 from spark_ckpt.plan.relations._tree import all_parts, kind_of, known_as
 from spark_ckpt.plan.relations._windows import call_in, watermark, with_window
 from spark_ckpt.plan.relations.leaves import stream_of
 from spark_ckpt.plan.relations.own_operators import asked_of, own_operator
+from spark_ckpt.plan.relations.uids import given_uid
 from spark_ckpt.plan.spark_errors import no_window_function
 from spark_ckpt.plan.spark_stream_rows import spark_stream_rows
 from spark_ckpt.runtime.stateless import nullable, with_control
@@ -62,10 +76,25 @@ class Walk(Translation):
         self.steps = [*beside, Step(kind_of(node), partial(kind_of, node), self.steps, made.lineage)]
         return made
 
+    def uid(self, node: Relation) -> str | None:
+        return given_uid(self.uses_of_uids, node)
+
+    def computed(self, rows: Rows, columns: Mapping[str, Column]) -> Rows:
+        return step(self, P.Project(rows.plan, [c.alias(name) for name, c in columns.items()]), rows)
+
+    def wider(self, rows: Rows, columns: Mapping[str, Column]) -> Rows:
+        listed = [column(E.UnresolvedStar(None)), *(c.alias(name) for name, c in columns.items())]
+        made = step(self, P.Project(rows.plan, listed), rows)
+        return self.with_names(made, [*rows.schema.names, *columns])
+
+    def over_frame(self, node: Relation, rows: Rows, frame: SparkDF, over: Over) -> SparkDF:
+        return over_frame(self, node, rows, frame, over)
+
     def _rows(self, node: Relation) -> Rows:
         stream = stream_of(node)
         if stream is not None:
-            return rows_of(stream.recipe, stream.lineage, node, stream.schema)  # one recipe: read once
+            made = StreamRows(stream.recipe, stream.lineage, stream.schema)  # one recipe: read once
+            return rows_of(made, node)
         entry = self._entry(node)
         if entry.how is How.REFUSED:
             raise InvalidInputError(entry.refusal(kind_of(node)))
@@ -137,7 +166,7 @@ def spark_stream(of: Translation, node: Relation) -> Rows:
     def make(ctx: Any) -> Chain:
         return Chain(of.frame(known_as(ctx.frame(made.recipe)._plan, node._plan_id)), full)
 
-    return rows_of(Recipe(make, (made.recipe,)), made.lineage, node, made.schema)
+    return rows_of(replace(made, recipe=Recipe(make, (made.recipe,))), node)
 
 
 HANDLERS: dict[str, Callable[[Translation, Relation], Rows]] = {

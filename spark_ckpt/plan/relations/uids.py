@@ -5,6 +5,7 @@ The client remembers it by the relation's plan id, which copies of the relation 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from spark_ckpt.errors import TopologyError
@@ -12,8 +13,7 @@ from spark_ckpt.names import checked_name
 from spark_ckpt.plan._keyed_operator import no_operator, uid_of_use
 from spark_ckpt.plan.analysed.ledger import How, entry_of
 from spark_ckpt.plan.relations._names import node_of
-from spark_ckpt.plan.relations._python_functions import function_of
-from spark_ckpt.plan.relations._translation import Translation
+from spark_ckpt.plan.relations._readers import function_of
 from spark_ckpt.plan.relations._tree import kind_of, walk
 from spark_ckpt.plan.relations.leaves import stream_of
 
@@ -35,11 +35,11 @@ def with_uid(df: SparkDF, uid: str) -> SparkDF:
     return df
 
 
-def given_uid(of: Translation, node: Relation) -> str | None:
-    """The uid of an operator's relation, None if it has none. Where one relation is used twice, the second use is
-    called by the uid and a number, ``totals-2``."""
+def given_uid(uses: Counter[tuple[str, Any]], node: Relation) -> str | None:
+    """The uid of an operator's relation, None if it has none; ``uses`` counts them. Where one relation is used twice,
+    the second use is called by the uid and a number, ``totals-2``."""
     uid = _uids.get(node._plan_id)
-    return None if uid is None else uid_of_use(of.uses_of_uids, uid, node._plan_id)
+    return None if uid is None else uid_of_use(uses, uid, node._plan_id)
 
 
 def name_below(node: Relation, inner: Relation, suffix: str) -> None:

@@ -1,45 +1,50 @@
-"""``Join`` of a stream with a table, so that each control row comes out exactly once. Driver; Spark Connect.
+"""``Join`` of two streams, and of a stream with a table. Driver; Spark Connect.
 
-As in :mod:`spark_ckpt.plan.analysed._static_joins`: a control row matches nothing, an inner join is an outer one that
-keeps the stream, and a filter of what found something. A join by names is one by a condition: a control row may have a
-value there, as behind ``fillna``.
+As in :mod:`spark_ckpt.plan.analysed._joins`: beside a table a control row matches nothing, an inner join is an outer
+one that keeps the stream, and a filter of what found something. A join by names is one by a condition: a control row
+may have a value there, as behind ``fillna``.
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from operator import and_
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan import _stream_joins as joins
+from spark_ckpt.plan._join_columns import JoinPlan
+from spark_ckpt.plan._join_rules import INNER, LEFT, join_kind
+from spark_ckpt.plan._walks import python_step
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
+from spark_ckpt.plan.chain import StreamRows
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.plan.relations._columns import column, identifier_of, is_control, is_data
 from spark_ckpt.plan.relations._control_rows import control_last
+from spark_ckpt.plan.relations._join_conditions import RelationCondition, RelationSides
 from spark_ckpt.plan.relations._parts import joined_parts
-from spark_ckpt.plan.relations._row_by_row import carried_step
-from spark_ckpt.plan.relations._stream_joins import stream_join
+from spark_ckpt.plan.relations._row_by_row import step
 from spark_ckpt.plan.relations._translation import Part, Rows, Translation, rows_of
 from spark_ckpt.plan.relations._tree import ids_in, rewritten
 from spark_ckpt.plan.spark_errors import unlogged, unsupported
-from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI
+from spark_ckpt.runtime.stateless import Project as Only
 from spark_ckpt.types import CONTROL_COLUMNS
 
 Relation = Any
 
 _MATCH, _LEFT = "__ckpt_match", "__ckpt_left_"
 _PREFIX = "JOIN_TYPE_"
-_KINDS = {"INNER": INNER, "LEFT_OUTER": LEFT, "RIGHT_OUTER": LEFT, "LEFT_SEMI": SEMI, "LEFT_ANTI": ANTI}
 _KEEPS_STREAM = {True: ("LEFT_OUTER", "LEFT_ANTI"), False: ("RIGHT_OUTER",)}
 
 
@@ -161,18 +166,18 @@ def join(of: Translation, node: Relation) -> Rows:
         )
     rows = of.rows(node.left if left else node.right)
     stays = Stays(Leaves.TABLE, "a join with a table")
-    joined = carried_step(of, node, rows, partial(_StaticJoin.over, made), stays)
+    joined = of.carried_step(node, rows, made.over, stays)
     told = joined.lineage if made.kind in ("LEFT_OUTER", "RIGHT_OUTER") else joined.lineage.with_watermarks_told()
-    return replace(joined, lineage=told, parts=_parts(of, made, rows))
+    return replace(joined, lineage=told, parts=_parts_beside(of, made, rows))
 
 
-def _parts(of: Translation, made: _StaticJoin, rows: Rows) -> tuple[Part, ...]:
+def _parts_beside(of: Translation, made: _StaticJoin, rows: Rows) -> tuple[Part, ...]:
     """Whose columns come out where. Of a join by names, those are none that only one side has."""
     table = made.table
     names = [list(rows.shown), list(of.schema(table).names)]
     by = made.names
     keeps = [[not made._is_key(name, by) for name in side] for side in names]
-    sides = [rows, rows_of(rows.recipe, rows.lineage, table, of.schema(table))]
+    sides = [rows, rows_of(replace(rows, schema=of.schema(table)), table)]
     if not made.stream_left:
         names, keeps, sides = names[::-1], keeps[::-1], sides[::-1]
     if made.kind in ("LEFT_SEMI", "LEFT_ANTI"):
@@ -187,3 +192,43 @@ def _parts(of: Translation, made: _StaticJoin, rows: Rows) -> tuple[Part, ...]:
         own = next(i for i, name in enumerate(names[stream]) if of.same_name(name, key))
         places[stream][own] = number
     return joined_parts(sides, places, ({}, {}))
+
+
+def stream_join(of: Translation, node: Relation) -> Rows:
+    shown = of.schema(node).names  # raises as Spark does
+    how = join_kind(str(proto.Join.JoinType.Name(node.how)).removeprefix("JOIN_TYPE_"))
+    left, right = (of.with_own_names(of.rows(side)) for side in (node.left, node.right))
+    given = node.on if isinstance(node.on, list) else [] if node.on is None else [node.on]
+    names = [on for on in given if isinstance(on, str)]
+    sides = RelationSides(of, node, left, right)
+    split = RelationCondition(sides, [on for on in given if not isinstance(on, str)], names)
+    joined, plan = joins.stream_join(of, node, how, split, names, of.case_sensitive)
+    parts = _parts(split, plan, len(shown), names if how == INNER else [])
+    made = replace(of.put_out(node, _as_shown(joined, len(shown))), shown=tuple(shown), parts=parts)
+    for condition in split.behind:
+        made = step(of, P.Filter(made.plan, condition), made)
+    return made
+
+
+def _as_shown(joined: StreamRows, count: int) -> StreamRows:
+    """Without the other side's columns that the join is by, which nobody asks for."""
+    if len(joined.schema) == count:
+        return joined
+    seen = T.StructType(joined.schema.fields[:count])
+    return python_step(joined, Only([*seen.names, *CONTROL_COLUMNS]), seen)
+
+
+def _parts(split: RelationCondition, plan: JoinPlan, shown: int, same_names: list[str]) -> tuple[Part, ...]:
+    """Whose columns come out where. In an inner join by names, ``same_names``, those of the right side are the left
+    one's, too."""
+    sides = split.sides.rows
+    places = [
+        [at if (at := plan.place(side, name)) is not None and at < shown else None for name in rows.schema.names]
+        for side, rows in enumerate(sides)
+    ]
+    same: dict[str, int] = {}
+    for key in split.parts.keys[: len(same_names)]:
+        (one, other), at = key.names, plan.place(LEFT, key.names[LEFT] or "")
+        if one is not None and other is not None and at is not None:
+            same[other] = at
+    return joined_parts(sides, places, ({}, same))

@@ -1,8 +1,9 @@
-"""``Join`` of a stream with a table, so that each control row comes out exactly once. Driver; classic Spark.
+"""``Join`` of two streams, and of a stream with a table. Driver; classic Spark.
 
-A control row matches nothing: the condition says that it is not for them. So an outer join that keeps the stream, and a
-left anti join, keep each of them once. An inner join is such an outer join with a column that tells which rows found
-something, and a filter behind it. A left semi join asks for each row whether there is something.
+Beside a table, each control row comes out exactly once: it matches nothing, as the condition says that it is not for
+them. So an outer join that keeps the stream, and a left anti join, keep each of them once. An inner join is such an
+outer join with a column that tells which rows found something, and a filter behind it. A left semi join asks for each
+row whether there is something.
 """
 
 from __future__ import annotations
@@ -12,22 +13,26 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan import _stream_joins as joins
 from spark_ckpt.plan._java_classes import OPTION, attribute_id, frame_of, java_class
+from spark_ckpt.plan._join_rules import join_kind
+from spark_ckpt.plan._walks import own_names
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._in_arrow import RowColumns, StaysError
+from spark_ckpt.plan.analysed._join_conditions import NodeCondition, NodeSides
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     expression_class,
     filtered,
     named_as,
     output_of,
-    own_names,
     plan_class,
     project,
+    relation,
     resolved,
     schema_of,
 )
-from spark_ckpt.plan.analysed._row_by_row import carried_step
+from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._static_in_arrow import StaticPlace, check_types, join_columns
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
@@ -124,7 +129,7 @@ def static_join(of: Translation, node: JavaObject) -> Rows:
 
 def _placed(of: Translation, made: _StaticJoin, rows: Rows) -> Rows:
     """In Python, where the rows are there and the table is small enough; else in Spark."""
-    in_spark = carried_step(of, made.node, rows, made.over, Stays(Leaves.TABLE, "a join with a table"))
+    in_spark = of.carried_step(made.node, rows, made.over, Stays(Leaves.TABLE, "a join with a table"))
     place = StaticPlace(_in_arrow(of, made, rows), frame_of(made.table, of.spark))
     full = with_control(in_spark.schema)
 
@@ -152,3 +157,14 @@ def _in_arrow(of: Translation, made: _StaticJoin, rows: Rows) -> JoinColumns | S
         return join_columns(made.node.condition(), _KINDS[made.kind], *sides, out, of.spark)
     except StaysError as reason:
         return reason.stays()
+
+
+def stream_join(of: Translation, node: JavaObject) -> Rows:
+    how, given = join_kind(str(node.joinType().toString())), node.condition()
+    left, right = (of.with_own_names(of.rows(side)) for side in (node.left(), node.right()))
+    split = NodeCondition(of.spark, NodeSides(of.spark, left, right), given.get() if given.isDefined() else None)
+    joined, _plan = joins.stream_join(of, node, how, split, [])
+    made = of.put_out(node, joined)
+    for condition in split.behind:
+        made = step(of, filtered(condition, relation(made.attributes)), made)
+    return made

@@ -20,7 +20,7 @@ from spark_ckpt.plan._walks import Node, Over, R, Walked
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Chain, Recipe, StreamRows, in_python
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.lineage import Place, Stays, WatermarkNode
+from spark_ckpt.plan.lineage import Lineage, Place, Stays, WatermarkNode
 from spark_ckpt.plan.refused_types import refuse_in_pandas
 from spark_ckpt.plan.session_confs import pandas_options
 from spark_ckpt.plan.spark_errors import SORTING, unsupported
@@ -137,6 +137,40 @@ def numbered(rows: StreamRows, schema: T.StructType, place: int) -> StreamRows:
     counted = Place("AttachDistributedSequence", "in Spark: it counts the rows of a batch", Leaves.WHOLE)
     lineage = replace(rows.lineage, places=(*rows.lineage.places, counted))
     return StreamRows(Recipe(make, (parent,)), lineage, schema)
+
+
+def static_join_refused(kind: str, left: bool) -> Exception:
+    """Of a ``kind`` of join with a table whose stream is on the ``left``, that has rows which match nothing of it."""
+    return unsupported(
+        f"{kind} join with a streaming DataFrame/Dataset on the {'left' if left else 'right'} and a static "
+        "DataFrame/DataSet on the other side not supported: that none of a stream's rows matches is known when it has "
+        "ended"
+    )
+
+
+def lateral_join_refused() -> Exception:
+    return unsupported(
+        "LateralJoin: a left join with what a generator makes of the row, with a condition, is not supported: Spark "
+        "makes an aggregation of the stream of it. Filter the elements in front of it, by filter(xs, x -> ...)"
+    )
+
+
+def refuse_pivoted_updates(pivoted: Lineage) -> None:
+    """Raises as Spark does where the first aggregation of a pivot of two puts out updates."""
+    if pivoted.operators[-1].behind[-1].output_mode is not None:
+        raise unsupported(
+            "Detected pattern of possible 'correctness' issue due to global watermark: a pivot of numbers or booleans "
+            "aggregates twice, so one of its keys has to be a window, or the event time, with withWatermark in front, "
+            "as in Spark. Without one, write one aggregate for each value: "
+            'agg(F.sum(F.when(F.col("k") == "a", F.col("v"))).alias("a"), ...)'
+        )
+
+
+def sessions_of_sets_refused() -> InvalidInputError:
+    return InvalidInputError(
+        "cube, rollup and grouping sets of session windows are not there on a stream, on Spark's neither: a session "
+        "that a set is without would never end. Write one groupBy(F.session_window(...), ...) for each set of keys"
+    )
 
 
 def drawn(with_replacement: bool, seed: int, least: float, most: float) -> Column:

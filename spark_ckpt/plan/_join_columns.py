@@ -253,17 +253,6 @@ class JoinPlan:
         return type(tree)(self._renamed(tree.one), self._renamed(tree.other))
 
 
-def _compared(tree: Predicate | None, side: int) -> list[str]:
-    """The columns of ``side`` that ``tree`` holds for no nulls of."""
-    if isinstance(tree, Both):
-        return [*_compared(tree.one, side), *_compared(tree.other, side)]
-    if isinstance(tree, Not):
-        return _compared(tree.part, side) if isinstance(tree.part, Compared) else []
-    if not isinstance(tree, Compared) or tree.op == "<=>":
-        return []
-    return [tree.left if side == LEFT else tree.right]
-
-
 def _shared(kept: list[pa.Schema]) -> tuple[list[pa.Field], list[tuple[str, ...]]]:
     """Columns of one type, one of each side, share a slot, as a row has but one side: fewer nulls are sent."""
     slots: list[pa.Field] = []

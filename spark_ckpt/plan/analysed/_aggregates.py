@@ -13,9 +13,9 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import types as T
 
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregates import Split, split_aggregates
 from spark_ckpt.plan._groups import Grouped, InSessions, Windowed, kept, key_names
+from spark_ckpt.plan._handlers import refuse_pivoted_updates, sessions_of_sets_refused
 from spark_ckpt.plan._java_classes import attribute_id, frame_of
 from spark_ckpt.plan._walks import own_names
 from spark_ckpt.plan._windows import the_session
@@ -32,7 +32,7 @@ from spark_ckpt.plan.analysed._nodes import (
     type_of,
     under_id,
 )
-from spark_ckpt.plan.analysed._pivots import refuse_updates, without_pivots
+from spark_ckpt.plan.analysed._pivots import without_pivots
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._sessions import NodeSession, in_sessions, session_of
 from spark_ckpt.plan.analysed._time_windows import NodeWindow, directly_below, window_of, windowed, with_starts
@@ -81,7 +81,7 @@ def aggregate(of: Translation, node: JavaObject) -> Rows:
     grouped = _grouped(of, without_pivots(of, node))
     made = kept(of, grouped)
     if grouped.node is not node:
-        refuse_updates(made.lineage)
+        refuse_pivoted_updates(made.lineage)
     return step(of, _shown(of, grouped, made), made)
 
 
@@ -92,10 +92,7 @@ def _grouped(of: Translation, node: JavaObject) -> _Grouped:
     frame = frame_of(relation([a.withName(n) for a, n in zip(before, taken, strict=True)]), of.spark)
     session = the_session([session_of(key, place) for place, key in enumerate(grouping)])
     if session is not None and _is_of_sets(node.child()):
-        raise InvalidInputError(
-            "cube, rollup and grouping sets of session windows are not there on a stream, on Spark's neither: a session"
-            " that a set is without would never end. Write one groupBy(F.session_window(...), ...) for each set of keys"
-        )
+        raise sessions_of_sets_refused()
     windows = [None if session is not None else window_of(node.child(), key) for key in grouping]
     at = next((i for i, w in enumerate(windows) if w is not None), None)
     of_time = at if session is None else session.place

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from spark_ckpt.plan import _stream_joins as joins
+from spark_ckpt.plan._handlers import static_join_refused
 from spark_ckpt.plan._java_classes import OPTION, attribute_id, frame_of, java_class
 from spark_ckpt.plan._join_rules import join_kind
 from spark_ckpt.plan._walks import own_names
@@ -38,7 +39,6 @@ from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Chain, Recipe
 from spark_ckpt.plan.lineage import Stays
-from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI, JoinColumns
 from spark_ckpt.types import CONTROL_COLUMNS
@@ -118,11 +118,7 @@ def static_join(of: Translation, node: JavaObject) -> Rows:
     left = bool(node.left().isStreaming())
     made = _StaticJoin(node, of.control, of.spark)
     if made.kind not in ("Inner", *_KEEPS_STREAM[left], *(("LeftSemi",) if left else ())):
-        side = "left" if left else "right"
-        raise unsupported(
-            f"{made.kind} join with a streaming DataFrame/Dataset on the {side} and a static DataFrame/DataSet on the "
-            "other side not supported: that none of a stream's rows matches is known when it has ended"
-        )
+        raise static_join_refused(made.kind, left)
     rows = of.rows(node.left() if left else node.right())
     return _placed(of, made, rows)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan._handlers import lateral_join_refused
 from spark_ckpt.plan._java_classes import OPTION, frame_of, java_class, to_seq
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
@@ -32,7 +33,6 @@ from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import NodeCopies, items_of, seq_items
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.lineage import Stays
-from spark_ckpt.plan.spark_errors import unsupported
 
 JavaObject = Any
 
@@ -65,10 +65,7 @@ def _projected(of: Translation, node: JavaObject, rows: Rows, nodes: list[JavaOb
     """Each node over the rows, whose columns stay."""
     copies, kept, condition = NodeCopies(of.spark), rows.attributes, node.condition()
     if outer and (condition.isDefined() or any(kind_of(n) == "Filter" for n in nodes)):
-        raise unsupported(
-            "LateralJoin: a left join with what a generator makes of the row, with a condition, is not supported: Spark"
-            " makes an aggregation of the stream of it. Filter the elements in front of it, by filter(xs, x -> ...)"
-        )
+        raise lateral_join_refused()
     for below in reversed(nodes):
         own = copies.with_expressions(below, lambda e: _of_row(copies, e))
         leaf = relation(rows.attributes)

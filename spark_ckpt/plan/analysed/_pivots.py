@@ -16,8 +16,6 @@ from spark_ckpt.plan.analysed._rules import folded
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import NodeCopies, seq_items
 from spark_ckpt.plan.analysed.uids import name_below
-from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.spark_errors import unsupported
 
 JavaObject = Any
 
@@ -43,18 +41,6 @@ def without_pivots(of: Translation, node: JavaObject) -> JavaObject:
     inner = copies.with_expressions(below, partial(_named, pivoted))
     name_below(node, inner, "values")
     return copies.with_expressions(node, firsts).withNewChildren(to_seq([inner]))
-
-
-def refuse_updates(pivoted: Lineage) -> None:
-    """Raises ``InvalidInputError`` where the first aggregation of a pivot puts out updates."""
-    *_, values, _ = pivoted.operators
-    if values.output_mode is not None:
-        raise unsupported(
-            "Detected pattern of possible 'correctness' issue due to global watermark: a pivot of numbers or booleans "
-            "aggregates twice, so one of its keys has to be a window, or the event time, with withWatermark in front, "
-            'as in Spark. Without one, write one aggregate for each value: agg(F.sum(F.when(F.col("k") == "a", '
-            'F.col("v"))).alias("a"), ...)'
-        )
 
 
 def _pivots(e: JavaObject) -> Iterator[JavaObject]:

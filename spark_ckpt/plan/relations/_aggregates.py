@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.connect import plan as P
 
-from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregates import Split, split_aggregates
 from spark_ckpt.plan._groups import Grouped, InSessions, Windowed, kept, key_names
+from spark_ckpt.plan._handlers import refuse_pivoted_updates, sessions_of_sets_refused
 from spark_ckpt.plan._walks import Walked, python_step, renamed
 from spark_ckpt.plan._windows import the_session
 from spark_ckpt.plan.columns import quoted
@@ -25,7 +25,7 @@ from spark_ckpt.plan.key_columns import check_key
 from spark_ckpt.plan.relations._aggregate_trees import ConnectExpressions
 from spark_ckpt.plan.relations._columns import bare, column, place_of
 from spark_ckpt.plan.relations._grouping_sets import NUMBER, NumberedSet, sets_of
-from spark_ckpt.plan.relations._pivots import check_values_end, of_values, pivoted_twice
+from spark_ckpt.plan.relations._pivots import of_values, pivoted_twice
 from spark_ckpt.plan.relations._row_by_row import step
 from spark_ckpt.plan.relations._texts import without_stars
 from spark_ckpt.plan.relations._translation import Rows, Translation
@@ -92,7 +92,7 @@ def aggregate(of: Translation, node: Relation) -> Rows:
     twice = pivoted_twice(of, node) if node._group_type == "pivot" else None
     if twice is not None:
         made = of.rows(twice)
-        check_values_end(made.lineage)
+        refuse_pivoted_updates(made.lineage)
         return of.put_out(node, replace(made, schema=renamed(made.schema, schema.names)))
     rows = of.rows(node._child)
     grouped = _grouped(of, without_stars(of, node, rows), rows)
@@ -165,10 +165,7 @@ def _numbered(
 ) -> tuple[Rows, list[Any], list[Any], list[NumberedSet]]:
     """With the number of the set as the last key. Results have Spark's names."""
     if any(session_of(of, rows, key._expr, at) for at, key in enumerate(keys)):
-        raise InvalidInputError(
-            f"{node._group_type} of session windows is not there on a stream, on Spark's neither: a session that a set "
-            "is without would never end. Write one groupBy(F.session_window(...), ...) for each set of keys"
-        )
+        raise sessions_of_sets_refused()
     names = of.schema(node).names
     found = sets_of(of, node, rows, keys, names[: len(keys)])
     named = [found.rewritten(c) for c in results]

@@ -23,6 +23,7 @@ from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan import _stream_joins as joins
+from spark_ckpt.plan._handlers import static_join_refused
 from spark_ckpt.plan._join_columns import JoinPlan
 from spark_ckpt.plan._join_rules import INNER, LEFT, join_kind
 from spark_ckpt.plan._walks import python_step
@@ -37,7 +38,7 @@ from spark_ckpt.plan.relations._parts import joined_parts
 from spark_ckpt.plan.relations._row_by_row import step
 from spark_ckpt.plan.relations._translation import Part, Rows, Translation, rows_of
 from spark_ckpt.plan.relations._tree import ids_in, rewritten
-from spark_ckpt.plan.spark_errors import unlogged, unsupported
+from spark_ckpt.plan.spark_errors import unlogged
 from spark_ckpt.runtime.stateless import Project as Only
 from spark_ckpt.types import CONTROL_COLUMNS
 
@@ -159,11 +160,7 @@ def join(of: Translation, node: Relation) -> Rows:
         return stream_join(of, node)
     made = _StaticJoin(node, of, left)
     if made.kind not in ("INNER", *_KEEPS_STREAM[left], *(("LEFT_SEMI",) if left else ())):
-        kind, side = made.kind.title().replace("_", ""), "left" if left else "right"
-        raise unsupported(
-            f"{kind} join with a streaming DataFrame/Dataset on the {side} and a static DataFrame/DataSet on the "
-            "other side not supported: that none of a stream's rows matches is known when it has ended"
-        )
+        raise static_join_refused(made.kind.title().replace("_", ""), left)
     rows = of.rows(node.left if left else node.right)
     stays = Stays(Leaves.TABLE, "a join with a table")
     joined = of.carried_step(node, rows, made.over, stays)

@@ -18,6 +18,7 @@ from pyspark.sql.connect import plan as P
 from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.plan._handlers import lateral_join_refused
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.plan.relations._columns import column, is_control, is_data
@@ -49,10 +50,7 @@ def lateral_join(of: Translation, node: Relation) -> Rows:
 
 def _projected(of: Translation, node: Relation, generator: Column, outer: bool) -> Rows:
     if outer and node.on is not None:
-        raise unsupported(
-            "LateralJoin: a left join with what a generator makes of the row, with a condition, is not supported: Spark"
-            " makes an aggregation of the stream of it. Filter the elements in front of it, by filter(xs, x -> ...)"
-        )
+        raise lateral_join_refused()
     made = P.Project(node.left, [column(E.UnresolvedStar(None)), generator])
     rows = of.rows(made if node.on is None else P.Filter(made, node.on))
     schema = of.schema(node)

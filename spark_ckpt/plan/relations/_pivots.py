@@ -19,11 +19,9 @@ from pyspark.sql.connect import plan as P
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan._aggregates import OfValues
 from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.lineage import Lineage
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import kind_of
 from spark_ckpt.plan.relations.uids import name_below
-from spark_ckpt.plan.spark_errors import UNSUPPORTED, analysis_error
 
 Relation = Any
 
@@ -56,18 +54,6 @@ def pivoted_twice(of: Translation, node: Relation) -> Relation | None:
     made = each.groupBy(*map(quoted, each.columns[: len(keys)])).agg(*firsts)._plan
     made._root_plan_id = node._plan_id
     return P.ToDF(made, of.schema(node).names)
-
-
-def check_values_end(lineage: Lineage) -> None:
-    """Raises Spark's ``AnalysisException`` where the first of two aggregations puts out updates."""
-    if lineage.operators[-1].behind[-1].output_mode is not None:
-        raise analysis_error(
-            UNSUPPORTED,
-            "Detected pattern of possible 'correctness' issue due to global watermark: a pivot of numbers or booleans "
-            "aggregates twice, so one of its keys has to be a window, or the event time, with withWatermark in front, "
-            "as in Spark. Without one, one aggregate for each value is a stream: "
-            'agg(F.sum(F.when(F.col("kind") == "a", F.col("v"))).alias("a"), ...)',
-        )
 
 
 def _telling(of: Translation, node: Relation) -> list[Callable[[Column], Column]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_ckpt.api.plain import PlainDataSource
+from spark_ckpt.plain.plugin import PlainDataSource
 
 
 class DefaultSource(PlainDataSource):

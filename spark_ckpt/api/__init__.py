@@ -1,3 +1,3 @@
-"""What users call: session, DataFrame, grouped, writer, query, the plain plugin. Driver."""
+"""What users call: session, reader, writer, query. Driver."""
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from spark_ckpt.plan.spark_errors import SORTING, RefusedAsInSparkError, no_such
 
 if TYPE_CHECKING:
     from spark_ckpt.plan.lineage import OperatorNode
-from spark_ckpt.api._writers import FILES, Request
+from spark_ckpt.api.writers import FILES, Request
 from spark_ckpt.plan.batch_functions import BatchFunction
 from spark_ckpt.plan.columns import is_case_sensitive
 from spark_ckpt.plan.key_columns import column_named

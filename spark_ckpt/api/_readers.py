@@ -19,8 +19,6 @@ from spark_ckpt.sources.spark_file_options import OnlySparkReadsError, files_opt
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FILE_FORMATS = ("csv", "json", "orc", "parquet", "text")
-"""Of Spark's formats, those that source ``files`` reads."""
 _BY_RULES = ("csv", "json")
 _CORRUPT = "columnNameOfCorruptRecord"
 

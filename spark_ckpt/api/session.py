@@ -17,7 +17,7 @@ from spark_ckpt.api._on_dataframes import add_methods
 from spark_ckpt.api._output_modes import check_mode, check_updates
 from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.api._read_by_spark import Asked, may_be_sparks, read_by_spark, rows_by_spark, spark_stream
-from spark_ckpt.api._readers import FILE_FORMATS, FileReaders, as_spark_reads, refuse_unread_types
+from spark_ckpt.api._readers import FileReaders, as_spark_reads, refuse_unread_types
 from spark_ckpt.api._savepoint_writer import NEW, SavepointWriter
 from spark_ckpt.api._tables import table_source
 from spark_ckpt.api.state import CkptAsOf, CkptState, job_name
@@ -40,7 +40,7 @@ from spark_ckpt.plan.spark_stream_rows import SparkStreamMaker
 from spark_ckpt.plan.start import plan_restore
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.base import open_source
-from spark_ckpt.sources.spark_file_options import OnlySparkReadsError
+from spark_ckpt.sources.spark_file_options import FILE_FORMATS, OnlySparkReadsError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

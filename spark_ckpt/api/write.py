@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 from spark_ckpt.api._output_modes import as_spark_takes, check_mode, check_order, check_sinks, check_updates
 from spark_ckpt.api._tables import table_sink
-from spark_ckpt.api._writers import (
+from spark_ckpt.api.query import CkptQuery
+from spark_ckpt.api.writers import (
     WHERE,
     as_sink,
     batch_function,
@@ -19,7 +20,6 @@ from spark_ckpt.api._writers import (
     with_conditions,
     with_partition_texts,
 )
-from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text, set_option
 from spark_ckpt.errors import ConfigError, InvalidInputError

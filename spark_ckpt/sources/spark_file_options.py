@@ -9,7 +9,9 @@ from spark_ckpt.errors import ConfigError
 _OURS = {"recursivefilelookup": "recursive", "delimiter": "sep"}
 _TEXTS = ("json", "csv")
 _BAD_RECORDS = {"failfast": "fail", "dropmalformed": "skip"}
-_ALL = "parquet orc json csv text"
+FILE_FORMATS = ("csv", "json", "orc", "parquet", "text")
+"""Of Spark's formats, those that source ``files`` reads."""
+_ALL = " ".join(FILE_FORMATS)
 _ANY = None
 """Whatever its value: it has no say in what is read."""
 

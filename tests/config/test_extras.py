@@ -81,7 +81,7 @@ def test_a_suite_that_fails_in_somebodys_project_shows_what_was_found(module: st
 def test_without_extras_the_package_and_its_processes_are_imported() -> None:
     """Whoever installs spark-ckpt alone has no gRPC, which Spark Connect asks for, and none of what sinks bring."""
     extras = ["grpc", "sqlalchemy", "confluent_kafka", "fastavro", "pyiceberg", "s3fs", "botocore"]
-    modules = ["spark_ckpt.api.session", "spark_ckpt.api.plain", "spark_ckpt.runtime.datasource", "spark_ckpt.cli"]
+    modules = ["spark_ckpt.api.session", "spark_ckpt.plain.plugin", "spark_ckpt.runtime.datasource", "spark_ckpt.cli"]
     code = f"""
 import importlib, sys
 sys.modules.update(dict.fromkeys({extras}))  # none of them is found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_ckpt.api._plain_options import conf_of
+from spark_ckpt.plain._options import conf_of
 
 SUBMIT = ["java", "-cp", "x", "-Dspark.a=jvm", "-Dspark.b=jvm", "org.apache.spark.deploy.SparkSubmit"]
 

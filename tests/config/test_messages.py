@@ -12,9 +12,9 @@ import pytest
 import typer.main
 
 import spark_ckpt
-from spark_ckpt.api import _plain_options
 from spark_ckpt.cli import app
 from spark_ckpt.config import config_keys
+from spark_ckpt.plain import _options as _plain_options
 from spark_ckpt.sinks.registry import sink_class
 from spark_ckpt.sources import files, rate
 from spark_ckpt.sources.delta import options as delta

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import spark_ckpt
-from spark_ckpt.api._plain_options import job_of
-from spark_ckpt.api.plain import PlainDataSource
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, TopologyError
@@ -25,6 +23,8 @@ from spark_ckpt.jobs.requests import create_request, open_requests
 from spark_ckpt.jobs.spec import job_url, with_absolute_dir
 from spark_ckpt.jobs.start import checked_sinks
 from spark_ckpt.names import MAX_BYTES, checked_name, name_problem, similar_name
+from spark_ckpt.plain._options import job_of
+from spark_ckpt.plain.plugin import PlainDataSource
 from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
 from spark_ckpt.storage.content import FileEntry
 from spark_ckpt.storage.filesystem import Folder, open_filesystem

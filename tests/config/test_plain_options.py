@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_ckpt.api import _plain_options as options
-from spark_ckpt.api.plain import PlainDataSource
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.plain import _options as options
+from spark_ckpt.plain.plugin import PlainDataSource
 from spark_ckpt.sinks.files import FilesSink
 from spark_ckpt.sinks.memory import MemorySink
 

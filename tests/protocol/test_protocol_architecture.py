@@ -93,6 +93,7 @@ INNER = {
     "runtime": {*BASE, *_LOWER, "expressions", "jobs"},
     "plan": {*BASE, "agg", *_LOWER, "expressions", "formats", "jobs", "runtime"},
     "api": {*BASE, *_LOWER, "agg", "hints", "jobs", "runtime", "plan"},
+    "plain": {*BASE, *_LOWER, "jobs", "runtime", "plan", "api"},
 }
 """What each room may import. ``cli``, ``testing`` and the package itself are outermost."""
 WITHOUT = {

@@ -7,11 +7,10 @@ from inspect import signature
 import pytest
 from pyspark.sql.streaming import DataStreamReader
 
-from spark_ckpt.api._readers import FILE_FORMATS
 from spark_ckpt.config_values import set_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.sources.base import open_source
-from spark_ckpt.sources.spark_file_options import OnlySparkReadsError, files_options
+from spark_ckpt.sources.spark_file_options import FILE_FORMATS, OnlySparkReadsError, files_options
 
 
 def test_options_that_spark_calls_otherwise_become_the_sources_own() -> None:

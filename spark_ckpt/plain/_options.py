@@ -19,8 +19,7 @@ from typing import Any
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from spark_ckpt.api._readers import FILE_FORMATS
-from spark_ckpt.api._writers import in_our_terms, sink_named
+from spark_ckpt.api.writers import in_our_terms, sink_named
 from spark_ckpt.config import PREFIX, STORAGE, JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.jobs.spark_folder import one_spelling
@@ -31,7 +30,7 @@ from spark_ckpt.plan.batch_functions import BatchFunction
 from spark_ckpt.plan.session_confs import session_location
 from spark_ckpt.sinks.base import TwoPhaseSink
 from spark_ckpt.sinks.registry import sink_names
-from spark_ckpt.sources.spark_file_options import files_options
+from spark_ckpt.sources.spark_file_options import FILE_FORMATS, files_options
 from spark_ckpt.storage.job_paths import JobPaths
 
 _SPARK = "org.apache.spark."

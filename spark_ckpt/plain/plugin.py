@@ -15,10 +15,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
-from spark_ckpt.api._plain_options import job_of, sinks_of, source_of
-from spark_ckpt.api._plain_streams import PlainReader, PlainWriter, RefusedReader
 from spark_ckpt.errors import ConfigError, ControlColumnsError
 from spark_ckpt.jobs.spec import job_url, with_job_storage
+from spark_ckpt.plain._options import job_of, sinks_of, source_of
+from spark_ckpt.plain._streams import PlainReader, PlainWriter, RefusedReader
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.base import InnerSource, open_source
 from spark_ckpt.storage.job_paths import JobPaths

@@ -19,7 +19,7 @@ from spark_ckpt.plan import _plan_text as plan_text
 from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.relations._columns import column, conjuncts
 from spark_ckpt.plan.relations._translation import Translation
-from spark_ckpt.plan.relations._tree import alias_of, all_parts, children_of, ids_in, kind_of, known_as, over
+from spark_ckpt.plan.relations._tree import alias_of, all_parts, ids_in, kind_of, known_as, over, walk
 from spark_ckpt.plan.relations.leaves import any_stream
 
 Relation = Any
@@ -46,7 +46,11 @@ def in_front(of: Translation, node: Relation) -> Relation:
         base = base._child
     if kind_of(base) == "WithWatermark":
         return _in_front_of(of, node, path, base)
-    if kind_of(base) == "SetOperation" and base.set_op == "union" and _has_watermark(base):
+    if (
+        kind_of(base) == "SetOperation"
+        and base.set_op == "union"
+        and any(kind_of(each) == "WithWatermark" for each in walk(base))
+    ):
         return _in_front_of_union(of, node, path, base)
     return node
 
@@ -183,7 +187,3 @@ def bare(of: Translation, watermark: Relation) -> Relation:
     leaf, alias = any_stream(of.spark, of.schema(watermark._child)), alias_of(watermark._child)
     leaf = leaf if alias is None else P.SubqueryAlias(leaf, alias)
     return over(watermark, _known(leaf, ids_in(watermark._child)))
-
-
-def _has_watermark(node: Relation) -> bool:
-    return kind_of(node) == "WithWatermark" or any(map(_has_watermark, children_of(node)))

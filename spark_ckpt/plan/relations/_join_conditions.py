@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -27,7 +26,6 @@ from spark_ckpt.plan.relations._parts import MARK, located, marked
 from spark_ckpt.plan.relations._row_by_row import under_names
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import empty, parts_of
-from spark_ckpt.plan.spark_errors import unlogged
 from spark_ckpt.runtime.stateless import with_control
 
 Relation = Any
@@ -117,16 +115,9 @@ class RelationSides(JoinedSides[Rows]):
             return (leaf.side,)
         text = repr(e)
         if text not in self._of_texts:
-            alone = [side for side in (LEFT, RIGHT) if self._resolves(e, side)]
+            alone = [side for side in (LEFT, RIGHT) if self.of.resolves(self.rows[side].plan, column(e))]
             self._of_texts[text] = () if len(alone) == 2 else tuple(alone) or (LEFT, RIGHT)
         return self._of_texts[text]
-
-    def _resolves(self, e: Expression, side: int) -> bool:
-        try:
-            with unlogged():
-                return bool(self.of.schema(P.Project(self.rows[side].plan, [column(e)])))
-        except PySparkException:
-            return False
 
     def _leaf(self, e: Expression) -> _Leaf | None:
         """None for a text with more than a name."""

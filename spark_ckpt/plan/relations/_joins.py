@@ -13,7 +13,6 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -38,7 +37,6 @@ from spark_ckpt.plan.relations._parts import joined_parts
 from spark_ckpt.plan.relations._row_by_row import step
 from spark_ckpt.plan.relations._translation import Part, Rows, Translation, rows_of
 from spark_ckpt.plan.relations._tree import ids_in, rewritten
-from spark_ckpt.plan.spark_errors import unlogged
 from spark_ckpt.runtime.stateless import Project as Only
 from spark_ckpt.types import CONTROL_COLUMNS
 
@@ -103,11 +101,7 @@ class _StaticJoin:
     def _of_table(self, e: Any) -> bool:
         if getattr(e, "_plan_id", None) is not None:
             return e._plan_id in ids_in(self.table)
-        try:
-            with unlogged():
-                return bool(self.of.schema(P.Project(self.table, [column(e)])))
-        except PySparkException:
-            return False
+        return self.of.resolves(self.table, column(e))
 
     def _matched(self, stream: Relation, table: Relation) -> Relation:
         marked = P.Project(table, [column(E.UnresolvedStar(None)), F.lit(True).alias(_MATCH)])

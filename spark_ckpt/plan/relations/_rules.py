@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
@@ -23,9 +22,8 @@ from spark_ckpt.plan.columns import quoted
 from spark_ckpt.plan.relations._columns import column, conjuncts, identifier_of, shape
 from spark_ckpt.plan.relations._filters_in_front import bare, in_front, optimized
 from spark_ckpt.plan.relations._translation import Translation
-from spark_ckpt.plan.relations._tree import children_of, kind_of, known_as, with_children
+from spark_ckpt.plan.relations._tree import children_of, kind_of, known_as, walk, with_children
 from spark_ckpt.plan.relations.leaves import any_stream, stream_of
-from spark_ckpt.plan.spark_errors import unlogged
 
 Relation = Any
 
@@ -60,7 +58,7 @@ def _of_side(of: Translation, node: Relation, side: int) -> list[Column]:
     own, other = (node.left, node.right) if side == LEFT else (node.right, node.left)
     known: dict[str, Column] = {}
     for c in _asked(node):
-        if _resolves(of, own, c) and not _resolves(of, other, c):
+        if of.resolves(own, c) and not of.resolves(other, c):
             known.setdefault(str(c), c)
     names = [column(E.ColumnReference(quoted(on))).isNotNull() for on in _given(node) if isinstance(on, str)]
     return [*names, *known.values()]
@@ -81,27 +79,15 @@ def _given(node: Relation) -> list[Any]:
     return node.on if isinstance(node.on, list) else [] if node.on is None else [node.on]
 
 
-def _resolves(of: Translation, rows: Relation, c: Column) -> bool:
-    try:
-        with unlogged():
-            return bool(of.schema(P.Project(rows, [c])))
-    except PySparkException:
-        return False
-
-
 _NOT_NULL = re.compile(r"isnotnull\([^()]*\)")
 
 
 def in_stream_form(of: Translation, node: Relation) -> Relation:
     """``node`` with filters in front of watermarks. Raises ``InvalidInputError`` where Spark moves others, too."""
     moved = _moved(of, node)
-    if any(kind_of(each) == "WithWatermark" for each in _all(moved)):
+    if any(kind_of(each) == "WithWatermark" for each in walk(moved)):
         _check(of, moved)
     return moved
-
-
-def _all(node: Relation) -> list[Relation]:
-    return [node, *(each for child in children_of(node) for each in _all(child))]
 
 
 def _moved(of: Translation, node: Relation) -> Relation:
@@ -131,6 +117,6 @@ def _bare(of: Translation, node: Relation) -> Relation:
     """``node``, where the first watermark of each stream is over rows that nothing was done to."""
     if stream_of(node) is not None:  # its nulls would be computed with
         return known_as(any_stream(of.spark, of.schema(node)), node._plan_id)
-    if kind_of(node) == "WithWatermark" and not any(kind_of(e) == "WithWatermark" for e in _all(node._child)):
+    if kind_of(node) == "WithWatermark" and not any(kind_of(e) == "WithWatermark" for e in walk(node._child)):
         return bare(of, node)
     return with_children(node, [_bare(of, child) for child in children_of(node)])

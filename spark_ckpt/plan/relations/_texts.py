@@ -23,6 +23,7 @@ from spark_ckpt.plan.relations._tree import (
     kind_of,
     known_as,
     rewritten,
+    walk,
     with_children,
     with_expressions,
 )
@@ -73,7 +74,7 @@ def with_texts_read(of: Translation, node: Relation) -> Relation:
         return None if found is None else rewritten(found, _with_names)
 
     made = _everywhere(of, node, put)
-    left = next((e for each in _all(made) for e in all_parts(each) if _is_asked(e)), None)
+    left = next((e for each in walk(made) for e in all_parts(each) if _is_asked(e)), None)
     if left is not None:
         raise InvalidInputError(
             f"{left._expr}: over Spark Connect, the client does not read this text of a window or a star; give "
@@ -90,10 +91,6 @@ def _everywhere(of: Translation, node: Relation, put: Any) -> Relation:
     below = with_children(node, [_everywhere(of, child, put) for child in children_of(node)])
     made = with_expressions(below, put)
     return made if made is below or _same(of, made, below) else below
-
-
-def _all(node: Relation) -> list[Relation]:
-    return [node, *(each for child in children_of(node) for each in _all(child))]
 
 
 def _with_names(e: Expression) -> Expression | None:

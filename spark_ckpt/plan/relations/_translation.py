@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -19,6 +20,7 @@ from spark_ckpt.plan.columns import is_case_sensitive, quoted
 from spark_ckpt.plan.relations._names import TEXTS
 from spark_ckpt.plan.relations._tree import children_of, cut_off, empty, kind_of
 from spark_ckpt.plan.relations.leaves import stream_of
+from spark_ckpt.plan.spark_errors import unlogged
 
 Relation = Any
 
@@ -83,6 +85,14 @@ class Translation(Walked[Rows]):
         if id(node) not in self._schemas:
             self._schemas[id(node)] = node, self.frame(node).schema
         return self._schemas[id(node)][1]
+
+    def resolves(self, node: Relation, c: Column) -> bool:
+        """Whether Spark finds all that ``c`` names among the columns of ``node``."""
+        try:
+            with unlogged():
+                return bool(self.schema(P.Project(node, [c])))
+        except PySparkException:
+            return False
 
     def reads_stream(self, node: Relation) -> bool:
         """Of tables and texts by name the server is asked."""

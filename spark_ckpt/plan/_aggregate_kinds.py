@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.analysed.ledger_of_expressions import refused_aggregates
 from spark_ckpt.state.aggregates.kinds import COMOMENTS
@@ -107,9 +105,6 @@ DISTINCT = {
 }
 """Kind -> the kind of the same function with DISTINCT; None: the same."""
 
-
-SparkDF = Any
-JavaObject = Any
 
 BY_ORDER = ("first", "first_value", "last", "last_value", "any_value")
 

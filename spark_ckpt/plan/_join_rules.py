@@ -60,11 +60,6 @@ class Parts:
     condition: Predicate | None = None
     bounds: list[Bound] = field(default_factory=list)
 
-    def times(self, side: int) -> set[str]:
-        """The columns of a side that tell until when rows match: keys, and what is compared with times of the other."""
-        keys = {key.names[side] for key in self.keys}
-        return {name for name in keys if name} | {b.column if b.side == side else b.other_column for b in self.bounds}
-
 
 INNER, LEFT_OUTER, RIGHT_OUTER, FULL, SEMI = "inner", "left", "right", "full", "left_semi"
 _KINDS = {

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from spark_ckpt.types import CONTROL_COLUMNS
 
-SparkDF = Any
 OWN = "__ckpt_"
 """What names and aliases begin with that columns have here, and their user does not see."""
 

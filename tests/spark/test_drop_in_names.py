@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._event_time import delay_ms, event_times
+from spark_ckpt.plan._event_time import event_times
 from spark_ckpt.plan.analysed.translate import translated
 from tests.spark.conftest import Input, Job, named, ordered, rows_of_spark
 
@@ -25,11 +25,6 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 NewInput = Callable[[str, str], Input]
 ROWS = "k string, t timestamp, `order id` long, s struct<x: int>"
-DELAYS = [
-    "10 seconds", "1 hour 30 minutes", "interval 1 hour", "INTERVAL '1' DAY", "1 week", "2 months", "1 year 1 day",
-    "-1 hours 2 hours", "1.5 seconds", "interval '1:30' hour to minute", "interval 2 months", "0 seconds",
-    " 5 MINUTES ", "1 day 2 milliseconds", "1500 microseconds", "interval 1 hour 30 minutes",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +37,6 @@ def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any
     noon = datetime(2024, 7, 1, 12, tzinfo=timezone.utc)
     data.add(("a", noon, 1, {"x": 5}), ("b", noon, 2, {"x": 5}), ("a", noon, 1, {"x": 6}))
     return data.stream(spark_ckpt.enable(spark)), data
-
-
-def test_delays_are_read_as_spark_reads_them(spark: SparkSession) -> None:
-    jvm: Any = spark._jvm
-    utils = jvm.org.apache.spark.sql.catalyst.util.IntervalUtils
-    unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-    for text in DELAYS:
-        assert delay_ms(spark, text) == utils.getDuration(utils.fromIntervalString(text), unit, 31), text
-    for wrong in ["-1 second", "5s", "10", "soon", "interval", "interval '-1' hour", ""]:
-        with pytest.raises(InvalidInputError, match="withWatermark expects a delay"):
-            delay_ms(spark, wrong)
 
 
 def test_an_event_time_goes_where_its_column_goes(ckpt: Any, stream: Any) -> None:

@@ -40,7 +40,6 @@ from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.state.ipc import nullable_type
 from spark_ckpt.types import CONTROL_COLUMNS
 
-SparkDF = Any
 JavaObject = Any
 
 _REPLACED = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"

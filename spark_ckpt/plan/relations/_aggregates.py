@@ -30,12 +30,12 @@ from spark_ckpt.plan.relations._row_by_row import step
 from spark_ckpt.plan.relations._texts import without_stars
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import parts_of
+from spark_ckpt.plan.relations._window_calls import is_window
 from spark_ckpt.plan.relations._windows import (
     CalledSession,
     CalledWindow,
     hidden_window,
     in_sessions,
-    is_window,
     session_of,
     starts_alone,
     window_of,

@@ -27,7 +27,7 @@ from spark_ckpt.plan.relations._tree import (
     with_children,
     with_expressions,
 )
-from spark_ckpt.plan.relations._windows import is_window
+from spark_ckpt.plan.relations._window_calls import is_window
 from spark_ckpt.plan.spark_errors import unlogged
 
 Relation = Any

@@ -18,22 +18,14 @@ from spark_ckpt.plan import _handlers as handlers
 from spark_ckpt.plan._event_time import DELAY_KEY
 from spark_ckpt.plan._groups import InSessions
 from spark_ckpt.plan._walks import python_step, renamed
-from spark_ckpt.plan._windows import (
-    WINDOW_KEYS,
-    WINDOWS,
-    Session,
-    SessionCall,
-    TimeWindow,
-    WindowCall,
-    session_times,
-    time_window,
-)
+from spark_ckpt.plan._windows import WINDOW_KEYS, Session, TimeWindow, session_times
 from spark_ckpt.plan.columns import free, quoted
 from spark_ckpt.plan.lineage import WatermarkNode
 from spark_ckpt.plan.relations._columns import bare, column, is_whole, place_of
 from spark_ckpt.plan.relations._row_by_row import step
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of
 from spark_ckpt.plan.relations._tree import all_parts, kind_of, over, parts_of, rewritten, walk
+from spark_ckpt.plan.relations._window_calls import SessionCall, is_call, is_window, session_call, window_size
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.stateless import Project
 from spark_ckpt.runtime.windows import AssignSessions, AssignWindows, TakeSessions, TakeStarts, WindowSize
@@ -73,15 +65,6 @@ class WithWindows:
     key: str
 
 
-def is_window(e: Expression) -> bool:
-    """Whether it is a call of one, or of a session."""
-    return isinstance(e, E.UnresolvedFunction) and e._name.lower() in WINDOWS
-
-
-def is_call(e: Expression) -> bool:
-    return is_window(e) and e._name.lower() == "window"
-
-
 def call_in(node: Relation) -> Expression | None:
     """The window, or the session, that ``node`` computes: Spark takes one."""
     return next((e for e in all_parts(node) if is_window(e)), None)
@@ -92,9 +75,7 @@ def window_of(of: Translation, rows: Rows, e: Expression) -> CalledWindow | None
     call = bare(e)
     if is_call(call):
         (field,) = of.schema(P.Project(rows.plan, [column(e)])).fields
-        said = time_window(of.frame(rows.plan), column(e))
-        assert isinstance(said, WindowCall)
-        return CalledWindow(said.size, field, said.time, call)
+        return CalledWindow(window_size(of.spark, call), field, column(call._args[0]), call)
     place = place_of(of, rows, call)
     field = None if place is None else rows.schema.fields[place]
     if field is None or WINDOW_KEYS["window"] not in field.metadata:
@@ -105,16 +86,15 @@ def window_of(of: Translation, rows: Rows, e: Expression) -> CalledWindow | None
 def _size_below(of: Translation, node: Relation, name: str) -> WindowSize:
     """Of the windows in a column: those that are computed below."""
     own = [each for each in walk(node) if kind_of(each) == "Project" and _alias_of_last(each) == name]
-    calls = {repr(e._args[1:]): (each, e) for each in own or walk(node) for e in all_parts(each) if is_call(e)}
+    calls = {repr(e._args[1:]): e for each in own or walk(node) for e in all_parts(each) if is_call(e)}
     if len(calls) != 1:
         raise InvalidInputError(
             f"{name}: expected one F.window(...) in front of a group by a column of windows, found {len(calls)}; group "
             "by the window's start instead"
         )
-    ((each, call),) = calls.values()
-    said = time_window(of.frame(each._child), column(call))
-    assert isinstance(said, WindowCall)
-    return WindowSize(said.size.size, said.size.size)
+    (call,) = calls.values()
+    size = window_size(of.spark, call).size
+    return WindowSize(size, size)
 
 
 def _alias_of_last(project: Relation) -> str | None:
@@ -213,8 +193,7 @@ def _with_own_window(of: Translation, rows: Rows, call: Expression, name: str) -
 
 def _with_own_session(of: Translation, rows: Rows, call: Expression, name: str) -> Rows:
     """The session that each row makes by itself. Rows without a time, or whose session would not last, are in none."""
-    said = time_window(of.frame(rows.plan), column(call))
-    assert isinstance(said, SessionCall)
+    said = session_call(call)
     (field,) = of.schema(P.Project(rows.plan, [column(call)])).fields
     rows, time = with_time(of, rows, said.time, f"{name}_time")
     start = F.col(quoted(time))
@@ -270,9 +249,7 @@ def session_of(of: Translation, rows: Rows, e: Expression, at: int) -> CalledSes
     call = bare(e)
     if is_window(call) and not is_call(call):
         (field,) = of.schema(P.Project(rows.plan, [column(e)])).fields
-        said = time_window(of.frame(rows.plan), column(e))
-        assert isinstance(said, SessionCall)
-        return CalledSession(at, field, said, None)
+        return CalledSession(at, field, session_call(call), None)
     place = place_of(of, rows, call)
     if place is None or WINDOW_KEYS["session_window"] not in rows.schema.fields[place].metadata:
         return None

@@ -21,7 +21,7 @@ from spark_ckpt.plan.relations._columns import bare, column, name_among
 from spark_ckpt.plan.relations._readers import function_of
 from spark_ckpt.plan.relations._row_by_row import step
 from spark_ckpt.plan.relations._translation import Rows, Translation
-from spark_ckpt.plan.relations._windows import is_window
+from spark_ckpt.plan.relations._window_calls import is_window
 
 Relation = Any
 

@@ -193,6 +193,12 @@ def column_of(expression: JavaObject) -> Column:
     return ClassicColumn(java_class(EXPRESSION_UTILS).column(expression))
 
 
+def expression_of(column: Column) -> JavaObject | None:
+    """The expression that :func:`column_of` made ``column`` of; None: PySpark's functions did."""
+    node = column._jc.node()
+    return node.expression() if class_name(node) == "ExpressionColumnNode" else None
+
+
 def null_of(expression: JavaObject) -> JavaObject:
     return expression_class("Literal").create(None, expression.dataType())
 

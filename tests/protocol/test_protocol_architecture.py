@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import pickle
 import re
 import subprocess
@@ -148,6 +149,17 @@ def test_dependencies_point_inward(room):
     for path in files(room):
         used = {r for r in map(room_of, imports(path)) if r is not None}
         assert used <= INNER[room] | {room}, f"{path} imports {sorted(used - INNER[room] - {room})}"
+
+
+def test_modules_of_the_front_door_import_each_other_in_no_circle():
+    paths = [path for room in ("plan", "api", "plain") for path in files(room)]
+    modules = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts): path for path in paths}
+
+    def imported(path: Path) -> set[str]:
+        by_name = re.findall(r"^ *from (\S+) import (\w+) as ", path.read_text(), re.MULTILINE)
+        return modules.keys() & {*imports(path), *(f"{package}.{name}" for package, name in by_name)}
+
+    graphlib.TopologicalSorter({name: imported(path) for name, path in modules.items()}).prepare()
 
 
 @pytest.mark.parametrize("room", WITHOUT)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -23,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.expressions.tree import Call, Tree
 from spark_ckpt.plan.analysed._in_arrow import RowColumns, StaysError, Trees, arrow_type
+from spark_ckpt.plan.analysed._nodes import parts_of, walk
 from spark_ckpt.plan.analysed._udf_plan import items_of
 from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
 from spark_ckpt.plan.chain import Chain
@@ -72,7 +72,7 @@ class _Condition:
     def _parts(self, condition: JavaObject) -> tuple[list[tuple[Tree, Tree]], list[JavaObject]]:
         """The equalities of both sides, and what else it is the AND of."""
         keys, others = list[tuple[Tree, Tree]](), []
-        for part in _conjuncts(condition.get()) if condition.isDefined() else ():
+        for part in parts_of(condition.get()) if condition.isDefined() else ():
             found = self._equality(part)
             keys.extend([found] if found else [])
             others.extend([] if found else [part])
@@ -95,14 +95,6 @@ class _Condition:
         if not is_flat(tree.type):
             raise StaysError(f"keys of type {tree.type} are compared in Spark only", Leaves.TYPE)
         return tree
-
-
-def _conjuncts(e: JavaObject) -> Iterator[JavaObject]:
-    if e.nodeName() == "And":
-        for part in items_of(e.children()):
-            yield from _conjuncts(part)
-    else:
-        yield e
 
 
 def _harmless(e: JavaObject) -> bool:
@@ -214,7 +206,7 @@ _folders: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
 def never_changes(static: SparkDF) -> bool:
     """Whether each batch would read the same rows, as far as that is sure."""
-    return all(map(_same_again, _nodes(static._jdf.queryExecution().analyzed())))
+    return all(map(_same_again, walk(static._jdf.queryExecution().analyzed())))
 
 
 def _same_again(node: JavaObject) -> bool:
@@ -224,15 +216,8 @@ def _same_again(node: JavaObject) -> bool:
 def _expression_same_again(e: JavaObject) -> bool:
     if not e.deterministic():
         return False
-    inner = (each for part in items_of(e.children()) for each in _nodes(part))
-    names = [str(each.nodeName()) for each in (e, *inner)]
+    names = [str(each.nodeName()) for each in walk(e)]
     return not any(n.startswith(_CHANGING) or "Subquery" in n or n in ("Exists", "ListQuery") for n in names)
-
-
-def _nodes(node: JavaObject) -> Iterator[JavaObject]:
-    yield node
-    for child in items_of(node.children()):
-        yield from _nodes(child)
 
 
 def _bytes(static: SparkDF) -> int:

@@ -259,7 +259,7 @@ def uids_and_refusals(orders: Orders) -> None:
 REFUSED: dict[str, Made] = {
     "write where\\(F.rand": lambda o: o.sampleBy("k", {"a": 0.5}),
     "withReplacement=True": lambda o: o.sample(True, 0.5),
-    "cube of session windows": lambda o: o.cube(F.session_window("at", "1 minute"), "k").count(),
+    "grouping sets of session windows": lambda o: o.cube(F.session_window("at", "1 minute"), "k").count(),
     "the number of a row in a column of its own": lambda o: o.zipWithIndex().select("*").withColumn(
         "m", o.zipWithIndex()._plan._columns[1]),
     "a left join with what a generator makes": lambda o: o.lateralJoin(

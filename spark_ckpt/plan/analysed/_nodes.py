@@ -194,9 +194,12 @@ def column_of(expression: JavaObject) -> Column:
 
 
 def expression_of(column: Column) -> JavaObject | None:
-    """The expression that :func:`column_of` made ``column`` of; None: PySpark's functions did."""
+    """The expression that :func:`column_of` made ``column`` of; None: Spark has to analyse it."""
     node = column._jc.node()
-    return node.expression() if class_name(node) == "ExpressionColumnNode" else None
+    if class_name(node) != "ExpressionColumnNode":
+        return None
+    found = node.expression()
+    return found if found.resolved() else None
 
 
 def null_of(expression: JavaObject) -> JavaObject:

@@ -193,15 +193,6 @@ def column_of(expression: JavaObject) -> Column:
     return ClassicColumn(java_class(EXPRESSION_UTILS).column(expression))
 
 
-def expression_of(column: Column) -> JavaObject | None:
-    """The expression that :func:`column_of` made ``column`` of; None: Spark has to analyse it."""
-    node = column._jc.node()
-    if class_name(node) != "ExpressionColumnNode":
-        return None
-    found = node.expression()
-    return found if found.resolved() else None
-
-
 def null_of(expression: JavaObject) -> JavaObject:
     return expression_class("Literal").create(None, expression.dataType())
 

@@ -22,7 +22,6 @@ from spark_ckpt.plan.analysed._nodes import (
     Rows,
     analysed,
     expression_class,
-    expression_of,
     filtered,
     kind_of,
     named_as,
@@ -83,10 +82,8 @@ def over_frame(of: Translation, rows: Rows, df: SparkDF, over: Over) -> SparkDF:
 
 def projected(of: Translation, rows: Rows, kept: tuple[JavaObject, ...], columns: Mapping[str, Column]) -> Rows:
     """The attributes ``kept`` of ``rows``, and behind them ``columns`` over these, under their names."""
-    known = {name: expression_of(column) for name, column in columns.items()}
-    asked = [column for name, column in columns.items() if known[name] is None]
-    trees = iter(resolved(frame_of(relation(rows.attributes), of.spark), asked))
-    named = [named_as(next(trees) if tree is None else tree, name) for name, tree in known.items()]
+    trees = resolved(frame_of(relation(rows.attributes), of.spark), list(columns.values()))
+    named = [named_as(tree, name) for tree, name in zip(trees, columns, strict=True)]
     return step(of, project([*kept, *named], relation(rows.attributes)), rows)
 
 

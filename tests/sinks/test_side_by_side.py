@@ -6,12 +6,18 @@ import threading
 
 import pytest
 
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.sinks import memory
+from spark_ckpt.sinks.base import Part
 from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.sinks.files import FilesSink
 from spark_ckpt.sinks.kafka.sink import KafkaSink
 from spark_ckpt.sinks.memory import MemorySink
 from spark_ckpt.sinks.side_by_side import Call, side_by_side
 from spark_ckpt.sinks.sql.sink import SqlSink
+from spark_ckpt.sinks.together import commit_sinks
+from spark_ckpt.storage.retry import Retry
+from spark_ckpt.testing.sink_harness import SCHEMA, permit, stage
 
 
 def test_sinks_of_different_classes_wait_together():
@@ -48,6 +54,17 @@ def test_what_one_raises_keeps_no_other_from_being_done():
     assert [o.value for o in done] == [None, "done", "done"]
     assert isinstance(done[0].error, ValueError)
     assert side_by_side([]) == []
+
+
+def test_an_error_of_one_sink_is_told_in_its_place_and_the_others_are_committed(tmp_path):
+    sinks = [MemorySink({"path": f"{tmp_path}/{name}"}) for name in "abc"]
+    for sink in sinks:
+        sink.validate(SCHEMA)
+    staged = [stage(sink, [(1, "a")]) for sink in sinks]
+    sinks[1].abort(staged[1])
+    told = commit_sinks(permit(1), [Part(sink, names) for sink, names in zip(sinks, staged)], Retry(1))
+    assert [type(error) for error in told] == [type(None), CorruptStorageError, type(None)]
+    assert [memory.read(f"{tmp_path}/{name}").num_rows for name in "abc"] == [1, 0, 1]
 
 
 def test_what_ends_the_process_is_not_kept_back():

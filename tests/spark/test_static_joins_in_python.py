@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from spark_ckpt.plan.analysed import _joins as static_joins
 from spark_ckpt.plan.analysed import _static_in_arrow as static_side
-from spark_ckpt.plan.analysed import _static_joins
 from spark_ckpt.plan.analysed._static_in_arrow import StaticPlace
 from spark_ckpt.runtime.static_join import JoinColumns, JoinStatic
 from spark_ckpt.runtime.static_sides import static_side as static_side_of
@@ -127,7 +127,7 @@ def places(ckpt: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[S
         ckpt.check(df, foreachBatch=True)
         return [*found]
 
-    monkeypatch.setattr(_static_joins, "StaticPlace", noted)
+    monkeypatch.setattr(static_joins, "StaticPlace", noted)
     return of
 
 

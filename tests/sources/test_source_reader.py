@@ -29,6 +29,7 @@ from spark_ckpt.protocol.records import (
     Topology,
 )
 from spark_ckpt.protocol.source_offset import SourceOffset
+from spark_ckpt.protocol.source_steps import ReadDrained
 from spark_ckpt.protocol.source_view import LOOK_MS
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 from spark_ckpt.storage.job_paths import JobPaths
@@ -131,6 +132,13 @@ def test_a_reader_that_was_halted_leaves_what_its_successors_announce(tmp_path: 
     assert store.names("drained") == [JobPaths.drained(g, "b").rpartition("/")[2] for g in (1, 2)]
     new.latestOffset(new.initialOffset(), LIMIT)
     assert store.names("drained") == [JobPaths.drained(2, "b").rpartition("/")[2]]
+
+
+def test_what_a_source_announced_to_an_older_driver_does_not_count(tmp_path: Path) -> None:
+    coordinator = reader(tmp_path, generation=2)._coordinator()
+    for generation, source in ((1, "a"), (2, "b"), (3, "c")):
+        coordinator.records.store.create(JobPaths.drained(generation, source), "drained", {})
+    assert coordinator._io.execute(ReadDrained(2)) == {"b"}
 
 
 def lost_barrier(tmp_path: Path) -> tuple[CkptStreamReader, Any]:

@@ -46,8 +46,8 @@ MUTATIONS = (
     Mutation(
         _TOPOLOGY,
         "sources in another order are another query",
-        "list(old.sources), list(new.sources), move",
-        "sorted(old.sources), sorted(new.sources), move",
+        "list(old.sources), list(new.sources), _MOVE",
+        "sorted(old.sources), sorted(new.sources), _MOVE",
     ),
     Mutation(
         _TOPOLOGY,

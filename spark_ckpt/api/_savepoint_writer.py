@@ -11,12 +11,13 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.api._written_state import Bootstrapped, Kept, Rows, StateRows, merged_watermarks, positions
+from spark_ckpt.api._written_state import Bootstrapped, Kept, Rows, StateRows, positions
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs.savepoint import Savepoint
 from spark_ckpt.jobs.savepoint_draft import Draft
 from spark_ckpt.plan.columns import quoted
+from spark_ckpt.plan.rewriting import merged_watermarks
 from spark_ckpt.plan.start import StartRequest, query_state
 from spark_ckpt.plan.state_bootstrap import Bootstrap
 from spark_ckpt.plan.state_writing import Written, check_columns, columns_of, write_state_table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,14 +57,6 @@ class Bootstrapped:
 
 
 Rows = StateRows | Kept | Bootstrapped
-
-
-def merged_watermarks(seen: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Of each stream the earliest, as a restore takes it; of streams that only some have seen none."""
-    if not seen:
-        return {}
-    shared = set(seen[0]).intersection(*seen[1:])
-    return {stream: min(w[stream] for w in seen) for stream in sorted(shared)}
 
 
 def positions(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from pyspark.errors import PySparkValueError
 from pyspark.sql.types import StructType
 
-from spark_ckpt.api._migrations import Migrations, StateMigration, moved
+from spark_ckpt.api._migrations import Migrations, StateMigration, moved, rescale
 from spark_ckpt.api._on_dataframes import add_methods
 from spark_ckpt.api._output_modes import check_mode, check_updates
 from spark_ckpt.api._progress import CkptStreams
@@ -164,6 +164,13 @@ class CkptSession(Hinting):
         ``moved("sessions.visits", "sessions.views")``.
         """
         moved(self.migrations, old, new)
+
+    def rescale(self) -> None:
+        """If ``spark.ckpt.maxParallelism`` is another one than the checkpoint's, all state is read and written once, at
+        the start, into so many key groups. Driver, ahead of a start; leave the line beside the query. Columns of state
+        that change are another start's.
+        """
+        rescale(self.migrations)
 
     def state(
         self, uid: str, checkpoint: int | None = None, job: str | None = None, savepoint: str | None = None

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
-
-from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.jobs.rollback import AsOf
 from spark_ckpt.jobs.state import State
-from spark_ckpt.runtime.datasource import state_class_of
+from spark_ckpt.plan.rewriting import state_frame
 from spark_ckpt.storage.filesystem import Folder
 
 if TYPE_CHECKING:
@@ -40,10 +37,7 @@ class CkptState(State):
 
             ckpt.state("totals", checkpoint=7).df().orderBy(F.desc("total")).show()
         """
-        name = f"ckpt_state_{uuid.uuid4().hex}"
-        self._spark.dataSource.register(state_class_of(name, self.files()))
-        schema = StructType.fromJson(self.spark_schema())
-        found: DataFrame = self._spark.read.format(name).schema(schema).load()
+        found: DataFrame = state_frame(self._spark, self)
         return found
 
     def diff_df(self, before: int, after: int) -> DataFrame:

@@ -24,6 +24,7 @@ from spark_ckpt.jobs._start_facts import newest_generation
 from spark_ckpt.jobs.hooks import call_hook
 from spark_ckpt.jobs.records import JobRecords, left_for_later, report
 from spark_ckpt.jobs.requests import Answer, answer_request
+from spark_ckpt.jobs.rewriting import WriteRows, rewrite_checkpoint
 from spark_ckpt.jobs.scheduled_savepoints import drop_older
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url, sink_place
 from spark_ckpt.jobs.statistics import StatisticsKeeper
@@ -74,6 +75,7 @@ class JobIO:
         empty_location: Callable[[int], None] | None = None,
         choose_location: Callable[[int], str] | None = None,
         find_offset: Callable[[str, Any], Any] | None = None,
+        write_rows: WriteRows | None = None,
     ) -> None:
         self.job = job
         self.config = config
@@ -87,6 +89,7 @@ class JobIO:
         self._empty_location = empty_location
         self._choose_location = choose_location
         self._find_offset = find_offset
+        self._write_rows = write_rows
         self._specs = {s.id: s for s in sinks}
         self._sinks: dict[str, TwoPhaseSink] = {}
         self._tables: dict[str, StateTable] = {}
@@ -181,6 +184,10 @@ class JobIO:
                     "while this one waited to be approved"
                 )
             time.sleep(_LOOKS_EVERY_S)
+
+    def _RewriteState(self, step: st.RewriteState) -> CompletionRecord:
+        assert self._write_rows is not None
+        return rewrite_checkpoint(self.job, self.records, step.checkpoint, step.topology, self._write_rows)
 
     def _BringSources(self, step: st.BringSources) -> None:
         for uid, was in step.moved.items():

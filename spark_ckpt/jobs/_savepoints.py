@@ -159,12 +159,18 @@ def import_savepoint(records: JobRecords, path: str, options: dict[str, object],
     for name in source.sources:
         copy_folder(Folder(JobPaths(path).source(name), options), Folder(records.paths.source(name), options))
     record = replace(as_savepoint(source), checkpoint=checkpoint, tables=tables, kind=SAVEPOINT, target=None)
+    record_complete(records, record, now_ms)
+    return checkpoint
+
+
+def record_complete(records: JobRecords, record: CompletionRecord, now_ms: int) -> None:
+    """A checkpoint of this job that no batch of it completed. Its id is new."""
+    checkpoint = record.checkpoint
     # committed/ first: a completion without it would look as if its sinks had to be committed.
     done = CommittedRecord(checkpoint, record.generation, now_ms)
     records.store.replace(JobPaths.committed(checkpoint), "committed", done.to_json())
     records.store.replace(JobPaths.copy(checkpoint, record.generation), "checkpoint", record.to_json(), durable=False)
     records.store.create(JobPaths.checkpoint(checkpoint), "checkpoint", record.to_json())
-    return checkpoint
 
 
 def _check_names(record: CompletionRecord, shown: str) -> None:

@@ -37,6 +37,8 @@ def check_constants(tables: Mapping[str, pa.Schema], migrations: Sequence[Migrat
 def ensure_tables(records: JobRecords, job: str, tables: Mapping[str, pa.Schema], started: Started) -> None:
     """Every operator's state table exists, with its schema, before the first checkpoint.
 
+    What fits was decided by the topologies; of state that does not say what it is made of, the table's columns tell.
+
     Stopped in here: a table may have the columns of a query that never ran; the next start gives it its own."""
     decision, operators = started.decision, started.generation.topology.operators
     recorded = records.table_versions() if tables else {}
@@ -46,7 +48,7 @@ def ensure_tables(records: JobRecords, job: str, tables: Mapping[str, pa.Schema]
     for uid, schema in tables.items():
         table = StateTable(records.paths.state(uid), uid, records.store.storage_options)
         about = f"keyed state of {uid}, job {job}"
-        stored, may_change = operators[uid].get("stored", {}), not {"types", "retyped"}.isdisjoint(operators[uid])
+        stored, may_change = operators[uid].get("stored", {}), uid not in getattr(decision, "uncompared", ())
         schema = pa.schema([f.with_name(stored.get(f.name, f.name)) for f in schema])
         version = recorded.get(uid, -1)
         table.create_if_absent(schema, about, reset=uid in fresh, recorded=version, keep=may_change)

@@ -26,6 +26,7 @@ from spark_ckpt.jobs._state_tables import check_constants, ensure_tables, stands
 from spark_ckpt.jobs.drained import drained_before
 from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
 from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.rewriting import WriteRows
 from spark_ckpt.jobs.sink_records import end_open, record_sinks
 from spark_ckpt.jobs.spark_folder import Files, SparkFolder
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, sink_place
@@ -79,6 +80,9 @@ class JobPlan:
     migrations: tuple[Migration, ...] = ()
     find_offset: Callable[[str, Any], Any] | None = None
     """The offset at which a source, by its uid, begins where ``startingFrom`` says."""
+
+    write_rows: WriteRows | None = None
+    """Writes state anew, by functions over the old rows."""
 
     def spark_folder(self, location: str) -> SparkFolder:
         return SparkFolder(location, self.config, self.files_at(location))
@@ -154,6 +158,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         empty_location=folder.empty,
         choose_location=plan.own_location,
         find_offset=plan.find_offset,
+        write_rows=plan.write_rows,
     )
     started = io.run(start_job(plan.job, _claim(plan, location, records), clock.now_ms()))
     if plan.sinks_known:

@@ -15,8 +15,7 @@ from pyroaring import BitMap
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs._state_changes import changes
-from spark_ckpt.protocol.evolution import FAMILY_OF
-from spark_ckpt.protocol.records import CompletionRecord, Topology
+from spark_ckpt.protocol.records import FAMILY_OF, CompletionRecord, Topology
 from spark_ckpt.state.keys.keys import equal_keys, key_group_of
 from spark_ckpt.state.keys.spark_hash import hashes_of, normalised
 from spark_ckpt.state.lsm.layout import StateLayout

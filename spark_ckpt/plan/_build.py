@@ -25,8 +25,7 @@ from spark_ckpt.plan.lineage import (
     WatermarkNode,
     in_plan_order,
 )
-from spark_ckpt.protocol.evolution import FAMILY_OF
-from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.records import FAMILY_OF, Topology
 from spark_ckpt.protocol.source_offset import SourcePosition
 from spark_ckpt.protocol.source_starts import ASKED, starts_at
 from spark_ckpt.redaction import redact_url

@@ -36,12 +36,14 @@ from spark_ckpt.plan._source_starts import check_starting_from, find_offset
 from spark_ckpt.plan._spark_location import as_spark_writes, files_at, own_location, spark_location
 from spark_ckpt.plan.batch_functions import BatchFunction, as_sinks, deliverer_of, thread_of, with_functions_last
 from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, SparkStreamNode
+from spark_ckpt.plan.rewriting import StateFunctions, write_rows
 from spark_ckpt.plan.session_confs import SessionConfs, no_data_batches, spark_path
 from spark_ckpt.plan.spark_errors import ConfigRefusedAsInSparkError, already_active
 from spark_ckpt.plan.spark_stream_rows import in_order
 from spark_ckpt.protocol.migration import Migration
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.restore_plan import RestorePlan
+from spark_ckpt.protocol.rewriting import with_rewrites
 from spark_ckpt.runtime.datasource import sink_class_of
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.sources.base import finds_within_s
@@ -92,6 +94,8 @@ class _Asked:
     """Spark's own, as it was given."""
     output_mode: str
     migrations: tuple[Migration, ...]
+    functions: StateFunctions
+    """What writes state anew."""
 
     @classmethod
     def of(cls, request: StartRequest) -> _Asked:
@@ -115,6 +119,7 @@ class _Asked:
             spark_location(spark, request.location, config, job),
             request.output_mode,
             request.df._session.migrations.steps(),
+            request.df._session.migrations.functions,
         )
 
     def spelled(self, location: str) -> str:
@@ -124,7 +129,13 @@ class _Asked:
 
     def topology(self) -> Topology:
         key_groups, asked = self.config.max_parallelism, self.config.starting_from
-        return query_topology(self.lineage, self.sources, self.sinks, key_groups, self.uids, self.output_mode, asked)
+        made = query_topology(self.lineage, self.sources, self.sinks, key_groups, self.uids, self.output_mode, asked)
+        return with_rewrites(made, self.migrations)
+
+    def forms(self) -> dict[str, WrittenRows]:
+        """State table -> the form of its rows."""
+        groups = self.config.max_parallelism
+        return {t: form for node, uid in self.uids.items() for t, form in _forms(node, uid, groups).items()}
 
     def plan(self, output: pa.Schema) -> JobPlan:
         can_move = all(stream.takes_position for stream in self.streams)
@@ -142,6 +153,7 @@ class _Asked:
             own_location=partial(own_location, self.spark, self.location, self.config, self.job) if can_move else None,
             migrations=self.migrations,
             find_offset=partial(find_offset, self.sources, self.config, self.job),
+            write_rows=partial(write_rows, self.spark, self.forms(), self.functions),
         )
 
 

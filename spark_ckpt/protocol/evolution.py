@@ -30,11 +30,10 @@ from spark_ckpt.protocol._differences import (
     types_of,
 )
 from spark_ckpt.protocol._state_types import fields_gone, matched
-from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.records import FAMILY_OF, Topology
+from spark_ckpt.protocol.rewriting import rewrites_done
 from spark_ckpt.protocol.source_starts import beginnings
 
-FAMILY_OF = "family_of"
-"""What a family's entry says: the operator's uid."""
 RECAST = "recast"
 """Of a topology that migrations were applied to: columns that get another type. Never recorded."""
 
@@ -133,7 +132,7 @@ def _carried(uid: str, now: Facts, old: Topology, new: Topology, generation: int
         return {**now, "since": generation} if begun else now
     known = "made_of" in was  # else it is of a version that knew no columns
     told = {**(_written(was, now) if known else {}), "since": _since(was, now, generation), "from": was.get("from")}
-    return {**now, **{name: value for name, value in told.items() if value}}
+    return {**now, **rewrites_done(was, now), **{name: value for name, value in told.items() if value}}
 
 
 def _written(was: Facts, now: Facts) -> dict[str, Any]:

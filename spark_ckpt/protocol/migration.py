@@ -23,8 +23,9 @@ from spark_ckpt.protocol._differences import (
 )
 from spark_ckpt.protocol._state_types import castable, is_type, sql_type
 from spark_ckpt.protocol._table_facts import part_called, same_parts, settled, text_of, with_names, without
-from spark_ckpt.protocol.evolution import FAMILY_OF, RECAST
-from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
+from spark_ckpt.protocol.evolution import RECAST
+from spark_ckpt.protocol.records import FAMILY_OF, CompletionRecord, TableRef, Topology
+from spark_ckpt.protocol.rewriting import Rescale, Rewrite, check_whole, mark_rescale, mark_rewrite
 from spark_ckpt.protocol.source_starts import Moved, both_there, with_sources_moved
 
 Constant = str | int | float | bool | None
@@ -66,7 +67,7 @@ class BeginEmpty:
     name: str = ""
 
 
-Migration = Rename | Cast | Add | BeginEmpty | Moved
+Migration = Rename | Cast | Add | BeginEmpty | Moved | Rewrite | Rescale
 
 
 def migrated(old: Topology, new: Topology, migrations: Sequence[Migration], checkpoint: int = 0) -> Topology:
@@ -81,6 +82,10 @@ def migrated(old: Topology, new: Topology, migrations: Sequence[Migration], chec
     for step in migrations:
         migrating.apply(step)
     migrating.find_same()
+    if Rescale() in migrations and old.key_groups != new.key_groups:
+        mark_rescale(migrating.tables, new.operators)
+        old = replace(old, key_groups=new.key_groups)
+    check_whole(migrating.tables, new.operators)
     return replace(old, operators=migrating.tables)
 
 
@@ -98,10 +103,15 @@ class _Migrating:
 
     def __init__(self, tables: Mapping[str, Facts], new: Mapping[str, Facts], checkpoint: int) -> None:
         self.tables, self._new, self._checkpoint = dict(tables), new, checkpoint
+        self._recorded = tables
 
     def apply(self, step: Migration) -> None:
         if isinstance(step, Moved):
             self._move(step)
+            return
+        if isinstance(step, Rewrite):
+            mark_rewrite(step, self.tables, self._new, self._recorded)
+        if isinstance(step, Rewrite | Rescale):
             return
         self._apply(step)
         if not (isinstance(step, BeginEmpty) and not step.name):

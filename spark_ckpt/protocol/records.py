@@ -49,6 +49,8 @@ ended with that, and the next start at its location gives up what is staged and 
 
 _R = TypeVar("_R", bound="_Record")
 
+FAMILY_OF = "family_of"
+"""What a family's entry in ``Topology.operators`` says: the operator's uid."""
 UNDECIDED, REFUSED = 0, -1
 """Values of ``GenerationRecord.origin`` that are no origin."""
 

@@ -10,20 +10,22 @@ from typing import Any
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.protocol import codec
 from spark_ckpt.protocol._start_decision import Decision, GoOn, RestoreFrom, StartFacts
-from spark_ckpt.protocol.evolution import FAMILY_OF, changes
+from spark_ckpt.protocol.evolution import changes
 from spark_ckpt.protocol.migration import migrated
-from spark_ckpt.protocol.records import CompletionRecord, Topology
+from spark_ckpt.protocol.records import FAMILY_OF, CompletionRecord, Topology
+from spark_ckpt.protocol.rewriting import PENDING, Rewriting, by_names
 from spark_ckpt.protocol.source_starts import ASKED, AT, EARLIEST, LATEST, OPTIONS, SOURCE
 from spark_ckpt.protocol.topology import Refuse
 
 KEPT, NEW, DROPPED, LEFT, MOVED = "kept", "begins empty", "dropped", "left", "moved"
+MIGRATED = "migrated"
 _LONGEST = 160
 
 
 @dataclass(frozen=True)
 class Fate:
     """``part`` is source, operator, aggregate or sink; ``becomes`` is kept, begins empty, moved (a source, to another
-    position), dropped or left."""
+    position), migrated, dropped or left."""
 
     part: str
     name: str
@@ -138,13 +140,20 @@ def _short(text: str) -> str:
 
 def _operators(at: CompletionRecord | None, old: Topology, new: Topology) -> Iterable[Fate]:
     for uid in (u for u, facts in new.operators.items() if FAMILY_OF not in facts):
-        if uid in old.operators:
+        if PENDING in old.operators.get(uid, {}):
+            yield _written_anew(at, uid, old.operators[uid][PENDING])
+        elif uid in old.operators:
             yield Fate("operator", uid, KEPT, f"goes on with {_keys(at, uid)}")
         else:
             yield Fate("operator", uid, NEW, "no checkpoint has a state of this uid")
     gone = (u for u, facts in old.operators.items() if u not in new.operators and FAMILY_OF not in facts)
     for uid in gone:
         yield Fate("operator", uid, DROPPED, f"{_keys(at, uid)} are forgotten")
+
+
+def _written_anew(at: CompletionRecord | None, uid: str, step: Rewriting) -> Fate:
+    keys = ", ".join(f"{_keys(at, table)} of {table!r}" for table in step.of)
+    return Fate("operator", uid, MIGRATED, f"written anew{by_names(step.names)}, in one pass at the start, from {keys}")
 
 
 def _keys(at: CompletionRecord | None, uid: str) -> str:

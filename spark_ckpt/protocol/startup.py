@@ -6,6 +6,7 @@ ReadSinks (if the job was started before); AwaitApproval (if the start would los
 to ReadStartFacts; where one is ahead of the folder, and that is accepted: CreateVoid of the
 open triggers and of what it shows, then back to ReadStartFacts,
 restoring or fresh: CreateVoid (each open trigger; back to ReadStartFacts if one completed meanwhile),
+RewriteState (if state is to be written anew),
 BringSources, FindOffsets (if sources have other uids, or are to begin elsewhere),
 ChooseLocation (if the query is another one than that of the location's batches),
 WriteGeneration (the decision), CommitSinks ... AppendHistory (each completion not confirmed as committed),
@@ -38,6 +39,7 @@ from spark_ckpt.protocol.records import (
 )
 from spark_ckpt.protocol.recovery import ASK, GoOn, Refuse, RestoreFrom, StartFacts, StartFresh, decide_start
 from spark_ckpt.protocol.restore_plan import RestorePlan, plan_of
+from spark_ckpt.protocol.rewriting import rewritings
 from spark_ckpt.protocol.setback import (
     SinkFound,
     is_accepted,
@@ -61,6 +63,7 @@ from spark_ckpt.protocol.steps import (
     PutBack,
     ReadSinks,
     ReadStartFacts,
+    RewriteState,
     Step,
     WriteAborted,
     WriteGeneration,
@@ -94,6 +97,9 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
         claim = replace(claim, generation=claim.generation + 1)
     # Stopped here: an undecided claim. It fences older drivers, which is right: this start was asked for.
     facts, decision, shown = yield from _decide(job, claim, now_ms)
+    there = _committed_there(facts, _alive(facts, claim).life, decision)
+    if isinstance(decision, RestoreFrom):
+        decision = yield from _with_state(facts, claim, decision)
     record = _decided(facts, _alive(facts, claim), decision)
     if not isinstance(decision, GoOn):
         record = yield from _with_sources(record)
@@ -131,7 +137,24 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
             # same origin behind.
         yield from _leave_behind(facts, decision, now_ms)
     inherited = facts.open_triggers if isinstance(decision, GoOn) else ()
-    return Started(record, decision, inherited, moved(_committed_there(facts, record.life, decision), shown))
+    return Started(record, decision, inherited, moved(there, shown))
+
+
+def _with_state(facts: StartFacts, claim: GenerationRecord, decision: RestoreFrom) -> Generator[Step, Any, RestoreFrom]:
+    """Restore a checkpoint whose state was written anew, where that is asked for."""
+    at = decision.checkpoint
+    told = migrated(at.topology, facts.topology, facts.migrations, at.checkpoint)
+    if not rewritings(told):
+        return decision
+    try:
+        written = yield RewriteState(at, told)
+    except Exception:
+        yield WriteGeneration(_binds_no_later(claim))
+        # Stopped before this: the claim stays undecided, as in a refused start.
+        raise
+    # Stopped in it, or here: files that nobody names, or a checkpoint that no start went on from. The next start goes
+    # on from ``at``, and writes the state once more.
+    return replace(decision, checkpoint=written)
 
 
 def _with_sources(record: GenerationRecord) -> Generator[Step, Any, GenerationRecord]:

@@ -22,6 +22,7 @@ from spark_ckpt.protocol.records import (
     CompletionRecord,
     GenerationRecord,
     TableRef,
+    Topology,
     VoidRecord,
 )
 from spark_ckpt.protocol.restore_plan import RestorePlan
@@ -97,6 +98,16 @@ class AwaitApproval:
 
     generation: int
     plan: RestorePlan
+
+
+@dataclass(frozen=True)
+class RewriteState:
+    """Make another checkpoint of ``checkpoint``, with the tables that ``topology``, its migrated one, says are to be
+    written anew, under an id of its own, committed. Result: its CompletionRecord. Raises what the functions raise, and
+    ``InvalidInputError`` if what they give does not fit."""
+
+    checkpoint: CompletionRecord
+    topology: Topology
 
 
 @dataclass(frozen=True)
@@ -358,6 +369,7 @@ Step = (
     | WriteGeneration
     | SetBackSink
     | AwaitApproval
+    | RewriteState
     | BringSources
     | FindOffsets
     | ChooseLocation

@@ -8,10 +8,13 @@ from typing import Any
 
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, TopologyError
 from spark_ckpt.protocol._differences import Difference, differences, keys_of, types_of
-from spark_ckpt.protocol.evolution import FAMILY_OF, families_of_changed, family_questions, is_variable
+from spark_ckpt.protocol.evolution import families_of_changed, family_questions, is_variable
 from spark_ckpt.protocol.migration import Migration, migrated
-from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.records import FAMILY_OF, Topology
+from spark_ckpt.protocol.rewriting import by_names, rewritings
 from spark_ckpt.protocol.source_starts import asked_anew
+
+_MOVE = "stop with a savepoint, or restore the newest checkpoint by starting at an empty location"
 
 
 @dataclass(frozen=True)
@@ -154,8 +157,8 @@ def _read_by_others(old: Topology, new: Topology, gone: Iterable[str]) -> str:
 
 def _keep_key_groups(old: Topology) -> str:
     return (
-        f"set spark.ckpt.maxParallelism={old.key_groups}: state is cut into so many key groups for good (another "
-        "number begins without state, with restore=none at an empty Spark location)"
+        f"set spark.ckpt.maxParallelism={old.key_groups}, or write `ckpt.rescale()` beside the query: all state is "
+        "then read and written once, at the start"
     )
 
 
@@ -205,6 +208,12 @@ def same_topology(old: Topology, new: Topology, migrations: Sequence[Migration] 
     moved = _derived_moved(old, new)
     if moved is not None:
         return moved
+    told = _migrated_or_refused(old, new, migrations)
+    if isinstance(told, Refuse):
+        return told
+    written = [f"{r.table!r}{by_names(r.names)}" for r in rewritings(told)]
+    if written:
+        return Refuse(f"the state of {', '.join(written)} is to be written anew; {_MOVE}", True)
     anew = asked_anew(old, new)
     if anew:
         return Refuse(
@@ -212,30 +221,32 @@ def same_topology(old: Topology, new: Topology, migrations: Sequence[Migration] 
             True,
         )
     loose = {table for table in families_of_changed(old, new) if not is_variable(table, old, new)}
-    move = "stop with a savepoint, or restore the newest checkpoint by starting at an empty location"
     for name, a, b, advice in (
-        ("sources", list(old.sources), list(new.sources), move),
-        ("operators (uids)", sorted(set(old.operators) - loose), sorted(set(new.operators) - loose), move),
-        ("the order of operators in Spark's plan", list(old.in_plan or new.in_plan), list(new.in_plan), move),
-        ("sinks", sorted(old.sinks), sorted(new.sinks), move),
+        ("sources", list(old.sources), list(new.sources), _MOVE),
+        ("operators (uids)", sorted(set(old.operators) - loose), sorted(set(new.operators) - loose), _MOVE),
+        ("the order of operators in Spark's plan", list(old.in_plan or new.in_plan), list(new.in_plan), _MOVE),
+        ("sinks", sorted(old.sinks), sorted(new.sinks), _MOVE),
         ("maxParallelism", old.key_groups, new.key_groups, _keep_key_groups(old)),
-        ("streams at the sink", old.weight_total, new.weight_total, move),
+        ("streams at the sink", old.weight_total, new.weight_total, _MOVE),
     ):
         if a != b:
             return Refuse(f"the query at this location changed: expected {name} {a}, found {b}; {advice}", True)
     differs = _state_differs(migrated(old, new, ()), new)
     if differs is not None:
         return Refuse(f"{differs.reason}; and start at an empty Spark location", True)
-    return _other_rows(old, new, migrations, move)
+    return _other_rows(old, new, told.operators)
 
 
-def _other_rows(old: Topology, new: Topology, migrations: Sequence[Migration], move: str) -> Refuse | None:
-    """Spark's own state at a location has rows of the state as it was: an operator's own aggregates may come and go
-    there, and all else begins at a location of its own."""
+def _migrated_or_refused(old: Topology, new: Topology, migrations: Sequence[Migration]) -> Topology | Refuse:
     try:
-        told = migrated(old, new, migrations).operators
+        return migrated(old, new, migrations)
     except TopologyError as error:
         return Refuse(str(error), True)
+
+
+def _other_rows(old: Topology, new: Topology, told: Mapping[str, Mapping[str, Any]]) -> Refuse | None:
+    """Spark's own state at a location has rows of the state as it was: an operator's own aggregates may come and go
+    there, and all else begins at a location of its own. ``told``: the migrated ones."""
     for table, now in new.operators.items():
         was = old.operators.get(table)
         if was is None or "made_of" not in was:
@@ -243,7 +254,9 @@ def _other_rows(old: Topology, new: Topology, migrations: Sequence[Migration], m
         same = told.get(table) == {k: v for k, v in was.items() if k != "from"}  # no migration has anything to do
         if not same or not (_columns(was) == _columns(now) or _aggregates_only(was, now)):
             then, here = (f"{keys} with {types}" for keys, types in map(_columns, (was, now)))
-            return Refuse(f"the columns of the state of {table!r} changed: expected {then}, found {here}; {move}", True)
+            return Refuse(
+                f"the columns of the state of {table!r} changed: expected {then}, found {here}; {_MOVE}", True
+            )
     return None
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from spark_ckpt.protocol.evolution import FAMILY_OF, StateChange, carried_over, changes
+from spark_ckpt.protocol.evolution import StateChange, carried_over, changes
 from spark_ckpt.protocol.migration import Add, migrated
-from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.records import FAMILY_OF, Topology
 from spark_ckpt.protocol.source_starts import Moved
 from spark_ckpt.protocol.topology import Fit, Refuse, fit_topology, same_topology
 

@@ -123,7 +123,9 @@ def test_the_number_of_key_groups_is_set_back_or_begins_without_state(
     source.add(("a", 4))
     same = totals(source.stream(ckpt))
     for place in ({}, {"checkpointLocation": empty}):
-        with pytest.raises(TopologyError, match=r"expected .*4.*found 8; set .*maxParallelism=4.*restore=none"):
+        with pytest.raises(
+            TopologyError, match=r"expected .*4.*found 8; set .*maxParallelism=4, or write `ckpt.rescale"
+        ):
             job.start(same, "k", maxParallelism="8", **place)
     job.run(same, "k", maxParallelism="4")
     assert job.rows() == [("a", 3, 7), ("b", 1, 10)]

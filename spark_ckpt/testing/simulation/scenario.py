@@ -12,7 +12,7 @@ from spark_ckpt.protocol.aligner import AT_LEAST_ONCE, EXACTLY_ONCE
 from spark_ckpt.protocol.coordinator import TriggerPolicy
 from spark_ckpt.protocol.records import CHECKPOINT, SAVEPOINT, Topology
 from spark_ckpt.protocol.source_steps import SourceStep
-from spark_ckpt.protocol.steps import BringSources, FindOffsets, Step
+from spark_ckpt.protocol.steps import BringSources, FindOffsets, RewriteState, Step
 from spark_ckpt.testing.simulation._callers import Caller
 from spark_ckpt.testing.simulation._changes import arrange
 from spark_ckpt.testing.simulation.durable import Visible
@@ -211,8 +211,8 @@ def _caller(rng: random.Random, number: int, drains: bool) -> Caller:
 def _stop(rng: random.Random) -> int | str:
     """Where the process stops: before or after a step of some kind, or after so many points."""
     if rng.random() < 0.4:
-        # Its sources keep their uids.
-        steps = [cls for cls in get_args(Step) if cls not in (BringSources, FindOffsets)]
+        # Its sources keep their uids, and its state its form.
+        steps = [cls for cls in get_args(Step) if cls not in (RewriteState, BringSources, FindOffsets)]
         kinds: list[str] = [cls.__name__ for cls in (*steps, *get_args(SourceStep))]
         return rng.choice((*kinds, "between copy and checkpoint"))
     return int(rng.expovariate(1 / rng.choice((20, 120, 400))))

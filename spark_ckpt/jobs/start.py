@@ -181,6 +181,7 @@ def dry_run(plan: JobPlan, with_sinks: bool = True) -> RestorePlan:
 
     Raises what :func:`begin` raises ahead of its claim."""
     records = JobRecords(job_url(plan.config, plan.job), plan.config)
+    check_constants(plan.tables, plan.migrations)
     decided = records.decided()
     if with_sinks:
         validate_sinks(plan.sinks, sink_place(plan.config, plan.job), plan.output)

@@ -9,31 +9,15 @@ from typing import Any
 
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.protocol import codec
+from spark_ckpt.protocol._field_fates import DROPPED, KEPT, LEFT, MIGRATED, MOVED, NEW, Fate, field_fates, from_table
 from spark_ckpt.protocol._start_decision import Decision, GoOn, RestoreFrom, StartFacts
-from spark_ckpt.protocol.evolution import changes
 from spark_ckpt.protocol.migration import migrated
 from spark_ckpt.protocol.records import FAMILY_OF, CompletionRecord, Topology
 from spark_ckpt.protocol.rewriting import PENDING, Rewriting, by_names
 from spark_ckpt.protocol.source_starts import ASKED, AT, EARLIEST, LATEST, OPTIONS, SOURCE
 from spark_ckpt.protocol.topology import Refuse
 
-KEPT, NEW, DROPPED, LEFT, MOVED = "kept", "begins empty", "dropped", "left", "moved"
-MIGRATED = "migrated"
 _LONGEST = 160
-
-
-@dataclass(frozen=True)
-class Fate:
-    """``part`` is source, operator, aggregate or sink; ``becomes`` is kept, begins empty, moved (a source, to another
-    position), migrated, dropped or left."""
-
-    part: str
-    name: str
-    becomes: str
-    detail: str
-
-
-codec.as_row(Fate)
 
 
 @dataclass(frozen=True)
@@ -93,7 +77,8 @@ def _migrated(facts: StartFacts, at: CompletionRecord) -> Topology:
 
 
 def _fates(at: CompletionRecord | None, old: Topology, new: Topology) -> tuple[Fate, ...]:
-    return (*_sources(at, old, new), *_operators(at, old, new), *_aggregates(old, new), *_sinks(old, new))
+    fields = field_fates(at.topology, old, new) if at else ()
+    return (*_sources(at, old, new), *_operators(at, old, new), *fields, *_sinks(old, new))
 
 
 def _sources(at: CompletionRecord | None, old: Topology, new: Topology) -> Iterable[Fate]:
@@ -143,12 +128,19 @@ def _operators(at: CompletionRecord | None, old: Topology, new: Topology) -> Ite
         if PENDING in old.operators.get(uid, {}):
             yield _written_anew(at, uid, old.operators[uid][PENDING])
         elif uid in old.operators:
-            yield Fate("operator", uid, KEPT, f"goes on with {_keys(at, uid)}")
+            yield _goes_on(at, uid, from_table(uid, old.operators[uid]))
         else:
             yield Fate("operator", uid, NEW, "no checkpoint has a state of this uid")
     gone = (u for u, facts in old.operators.items() if u not in new.operators and FAMILY_OF not in facts)
     for uid in gone:
         yield Fate("operator", uid, DROPPED, f"{_keys(at, uid)} are forgotten")
+
+
+def _goes_on(at: CompletionRecord | None, uid: str, table: str) -> Fate:
+    if not table:
+        return Fate("operator", uid, NEW, f"as begin_empty() says; {_keys(at, uid)} are forgotten")
+    was = f", which were of {table!r}" if table != uid else ""
+    return Fate("operator", uid, KEPT, f"goes on with {_keys(at, table)}{was}")
 
 
 def _written_anew(at: CompletionRecord | None, uid: str, step: Rewriting) -> Fate:
@@ -161,14 +153,11 @@ def _keys(at: CompletionRecord | None, uid: str) -> str:
     return "its keys" if found is None else f"{found:,} keys"
 
 
-def _aggregates(old: Topology, new: Topology) -> Iterable[Fate]:
-    for change in changes(old, new):
-        yield from (Fate("aggregate", f"{change.uid}: {a}", NEW, "counts what comes from now on") for a in change.added)
-        yield from (Fate("aggregate", f"{change.uid}: {a}", DROPPED, "no longer kept") for a in change.removed)
-
-
 def _sinks(old: Topology, new: Topology) -> Iterable[Fate]:
     for uid in new.sinks:
         become, detail = (KEPT, "goes on") if uid in old.sinks else (NEW, "gets the rows that come from now on")
         yield Fate("sink", uid, become, detail)
     yield from (Fate("sink", u, LEFT, "its rows stay, and no more come") for u in old.sinks if u not in new.sinks)
+
+
+__all__ = ["DROPPED", "KEPT", "LEFT", "MIGRATED", "MOVED", "NEW", "Fate", "RestorePlan", "plan_of"]

@@ -112,6 +112,28 @@ def moved(expected: Mapping[str, tuple[int, str]], found: Mapping[str, SinkFound
     return out
 
 
+def waits_elsewhere(
+    commit: Iterable[CompletionRecord], found: Mapping[str, SinkFound], abandoned: Collection[tuple[int, str]]
+) -> Refuse | None:
+    """A checkpoint is complete, and what it has for a sink waits in the target that the sink had: the query's new one
+    has none of it."""
+    for record in commit:
+        for sink in dict.fromkeys(c.sink for c in record.committables):
+            shown, there = record.shown.get(sink), found.get(sink)
+            waits = shown is not None and shown.checkpoint == record.checkpoint
+            if there is None or shown is None or not waits or (record.checkpoint, sink) in abandoned:
+                continue
+            if _writes_elsewhere(there, shown.target):
+                k = record.checkpoint
+                return Refuse(
+                    f"checkpoint {k} is complete, and its rows for sink {sink!r} wait in {shown.target}: expected that "
+                    f"target, found {there.target}. Start once with the target that it had, and change it then; or "
+                    f"give these rows up: `spark-ckpt abandon DIR JOB {k} --sink {sink}`",
+                    True,
+                )
+    return None
+
+
 def is_accepted(found: SetBack, accepted: Iterable[AcceptedRecord]) -> bool:
     """A later set-back to the same checkpoint is another one: then more had been committed by then."""
     return any(found.is_ahead or found.expected <= a.known for a in _of(found, accepted))

@@ -34,6 +34,7 @@ from spark_ckpt.protocol.records import (
     REFUSED,
     AbortedRecord,
     GenerationRecord,
+    Shown,
     Topology,
     VoidRecord,
 )
@@ -48,6 +49,7 @@ from spark_ckpt.protocol.setback import (
     refuse_staged_before,
     set_back,
     shown_by,
+    waits_elsewhere,
 )
 from spark_ckpt.protocol.source_starts import begins_anew, found, moved_sources, to_find
 from spark_ckpt.protocol.steps import (
@@ -99,7 +101,7 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
     facts, decision, shown = yield from _decide(job, claim, now_ms)
     there = _committed_there(facts, _alive(facts, claim).life, decision)
     if isinstance(decision, RestoreFrom):
-        decision = yield from _with_state(facts, claim, decision)
+        decision = yield from _with_state(facts, claim, decision, there)
     record = _decided(facts, _alive(facts, claim), decision)
     if not isinstance(decision, GoOn):
         record = yield from _with_sources(record)
@@ -140,14 +142,18 @@ def start_job(job: str, claim: GenerationRecord, now_ms: int) -> Generator[Step,
     return Started(record, decision, inherited, moved(there, shown))
 
 
-def _with_state(facts: StartFacts, claim: GenerationRecord, decision: RestoreFrom) -> Generator[Step, Any, RestoreFrom]:
-    """Restore a checkpoint whose state was written anew, where that is asked for."""
+def _with_state(
+    facts: StartFacts, claim: GenerationRecord, decision: RestoreFrom, there: Mapping[str, tuple[int, str]]
+) -> Generator[Step, Any, RestoreFrom]:
+    """Restore a checkpoint whose state was written anew, where that is asked for. ``there``: what sinks show surely;
+    what the old one has for them may wait yet."""
     at = decision.checkpoint
     told = migrated(at.topology, facts.topology, facts.migrations, at.checkpoint)
     if not rewritings(told):
         return decision
     try:
-        written = yield RewriteState(at, told)
+        shown = {sink: Shown(newest, 0, target) for sink, (newest, target) in there.items()}
+        written = yield RewriteState(replace(at, shown=shown), told)
     except Exception:
         yield WriteGeneration(_binds_no_later(claim))
         # Stopped before this: the claim stays undecided, as in a refused start.
@@ -238,6 +244,9 @@ def _compared(
     refused = [d for d in differ if not is_accepted(d, facts.accepted)]
     if refused:
         return refuse_set_back(job, refused, facts.completions, shown), False
+    waits = waits_elsewhere(decision.commit, shown, facts.abandoned)
+    if waits is not None:
+        return waits, False
     if isinstance(decision, GoOn):
         batches = (b for b in facts.batches if b.origin == decision.origin)
         after = decision.newest.checkpoint if decision.newest else 0

@@ -17,6 +17,7 @@ from spark_ckpt.protocol.setback import (
     set_back,
     shown_after,
     shown_by,
+    waits_elsewhere,
 )
 from spark_ckpt.types import Committable, Epoch
 
@@ -118,3 +119,17 @@ def test_the_newest_checkpoint_at_which_all_that_were_set_back_stood_is_named():
     for none in (said(a=3), said(a=6, b=3)):
         assert "[4, 5, 6], none is one where" in none
         assert "spark.ckpt.restore=none" in none
+
+
+@pytest.mark.parametrize("at_target", ["at", "", None])
+def test_rows_that_wait_in_a_target_are_not_looked_for_in_another(at_target):
+    waiting = record(8, {"a": Shown(8, 7, "at"), "b": Shown(3, 2, "bt")}, sinks=("a",))
+    there = {} if at_target is None else {"a": SinkFound(0, at_target)}
+    assert waits_elsewhere([SEVEN, waiting], there, ()) is None
+    elsewhere = {"a": SinkFound(0, "elsewhere"), "b": SinkFound(0, "elsewhere")}
+    refused = waits_elsewhere([SEVEN, waiting], elsewhere, ())
+    assert refused is not None
+    assert "its rows for sink 'a' wait in at: expected that target, found elsewhere" in refused.reason
+    assert "`spark-ckpt abandon DIR JOB 8" in refused.reason
+    assert waits_elsewhere([waiting], elsewhere, [(8, "a")]) is None
+    assert waits_elsewhere([waiting], {"a": SinkFound(7, "elsewhere")}, ()) is None, "the same one, under another name"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spark_ckpt.errors import ConfigError, FencedError, InvalidInputError, TopologyError
+from spark_ckpt.jobs._savepoints import record_complete
 from spark_ckpt.protocol.records import (
     REFUSED,
     AcceptedRecord,
@@ -14,11 +15,14 @@ from spark_ckpt.protocol.records import (
     CommittedRecord,
     CompletionRecord,
     GenerationRecord,
+    Shown,
+    TableRef,
     Topology,
     TriggerRecord,
     VoidRecord,
 )
-from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh
+from spark_ckpt.protocol.recovery import GoOn, RestoreFrom, StartFresh, as_savepoint
+from spark_ckpt.protocol.rewriting import Rescale, rewritten
 from spark_ckpt.protocol.source_starts import Moved, starts_at
 from spark_ckpt.protocol.startup import start_job
 from spark_ckpt.storage.job_paths import JobPaths
@@ -187,6 +191,49 @@ def test_an_offset_that_is_none_binds_no_later_start():
         job.start(topology=ELSEWHERE, shell=Refusing(job, ELSEWHERE, Location("spark1")))
     assert job.records.get("generations", 2).origin == REFUSED
     assert isinstance(job.start("spark0", offsets={1: {"source0": {"origin": 1}}}).decision, GoOn)
+
+
+class Anew(Shell):
+    """Its state is to be written anew, which takes no time here."""
+
+    def _RewriteState(self, step):
+        anew = rewritten(step.checkpoint, step.topology, {"u": TableRef(0, "m")})
+        made = replace(as_savepoint(anew), checkpoint=self.records.newest_id() + 1, tables={})
+        record_complete(self.records, made, 7)
+        return made
+
+
+KEYED = replace(TOPOLOGY, operators={"u": {"state": "n int64", "keys": "k string", "made_of": {}, "types": {}}})
+
+
+class Keyed(Folder):
+    def __init__(self):
+        super().__init__()
+        self.done = replace(self.done, topology=KEYED, shown={"append": Shown(1, 0, "")}, life="life")
+        self.records.put("checkpoints", 1, self.done)
+        self.asked = replace(KEYED, key_groups=2)
+
+    def go(self):
+        class Rescaling(Anew):
+            def _facts(self, generation):
+                return replace(super()._facts(generation), migrations=(Rescale(),))
+
+        return self.start(topology=self.asked, shell=Rescaling(self, self.asked, Location("spark1")))
+
+
+@pytest.mark.parametrize("step", ["RewriteState", "WriteGeneration", "CommitSink", "WriteCommitted", "AbortSink"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_start_that_writes_state_anew_is_done_by_the_next_wherever_it_is_stopped(step, when):
+    """What waited for the sink is committed once, and no sink is taken for one that was set back."""
+    job = Keyed()
+    job.world.stop_at = f"{when} {step}"
+    with pytest.raises(Crash):
+        job.go()
+    started = job.go()
+    restored = started.decision.checkpoint
+    assert restored.checkpoint > 2
+    assert restored.shown == {"append": Shown(0, 0, "")}, "what may not be there yet is not expected"
+    assert (job.sink.committed, set(job.sink.staged)) == ({b"done"}, set())
 
 
 def test_a_completion_that_slips_in_before_the_void_is_restored():

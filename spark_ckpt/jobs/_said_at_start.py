@@ -6,8 +6,9 @@ import logging
 from typing import Any
 
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.protocol.records import CompletionRecord
+from spark_ckpt.protocol.records import CompletionRecord, Topology
 from spark_ckpt.protocol.recovery import AUTO, GoOn, RestoreFrom, StartFresh
+from spark_ckpt.protocol.source_starts import ASKED, AT, EARLIEST, LATEST
 from spark_ckpt.redaction import redact_url
 
 _log = logging.getLogger("spark_ckpt")
@@ -36,6 +37,18 @@ def say_where(job: str, restore: str, location: str, records: JobRecords, decisi
         f"what sinks {again} were given since is written again. {_TWICE}" if again else "no sink was given rows since"
     )
     _log.warning("Job %s goes back %s, behind checkpoint %d: %s.", job, where, newest.checkpoint, written)
+
+
+def say_sources(job: str, topology: Topology, decision: Any) -> None:
+    """Which sources begin elsewhere than the checkpoint has them. Offsets are not shown: they may be values of rows."""
+    for uid, facts in () if isinstance(decision, GoOn) else topology.begins.items():
+        if AT in facts:
+            asked = facts[ASKED]
+            where = f"at {asked}" if asked in (EARLIEST, LATEST) else "where its options say"
+            _log.warning(
+                "Job %s: source %r begins %s, as startingFrom asks, and not where the checkpoint has it. This is done "
+                "once.", job, uid, "at the offset that is given" if isinstance(asked, dict) else where,
+            )  # fmt: skip
 
 
 def _number(restore: str, chosen: CompletionRecord) -> str:

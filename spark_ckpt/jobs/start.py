@@ -18,7 +18,7 @@ import pyarrow as pa
 from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs._io import JobIO
-from spark_ckpt.jobs._said_at_start import say_where
+from spark_ckpt.jobs._said_at_start import say_sources, say_where
 from spark_ckpt.jobs._savepoints import import_savepoint, read_savepoint
 from spark_ckpt.jobs._settings import tell_changes
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
@@ -167,6 +167,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     _say_gave_up(plan, started)
     _say_moved_on(plan, started)
     say_where(plan.job, plan.config.restore, location, records, started.decision)
+    say_sources(plan.job, started.generation.topology, started.decision)
     tell_changes(plan.job, decided[-1] if decided else None, started.generation)
     _say_uncompared(plan, started.decision)
     _say_moved(plan, started)

@@ -283,6 +283,7 @@ def test_a_source_is_sent_elsewhere_once_and_everything_else_stays(
     for _ in range(2):  # the line stays beside the query
         assert run(startingFrom={"left": first}) == [("a", 3, 21), ("b", 2, 11)]
     assert "sources ['left'] are to begin where startingFrom says" in caplog.text
+    assert caplog.text.count("source 'left' begins at the offset that is given, as startingFrom asks") == 1
     assert run() == [("a", 3, 21), ("b", 2, 11)]
     a.add(("a", 100))
     assert run(startingFrom={"left": "latest"}) == [("a", 3, 21), ("b", 2, 11)]

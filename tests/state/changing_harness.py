@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,13 +44,23 @@ def lines_of(refused: Any) -> list[str]:
 
 
 class Changing(Tasks):
-    """Starts with ``function`` under ``uid``. Each state table has files of its own, which are never written again."""
+    """Starts with ``function`` under ``uid``. Each state table has files of its own, which are never written again.
+    Every start has another number of tasks than the one before: more, then fewer."""
 
     def __init__(self, function: StateFunction, uid: str = "u") -> None:
         self.uid, self.checkpoint, self.tables, self.lines = uid, 0, dict[str, MemoryRuns](), Migrations()
         self.topology = topology_of(function, uid)
         self._begin(function)
-        self.tasks = [self._opened(KeyRange(0, GROUPS, GROUPS))]
+        self._parallelism = cycle([2, 1, 3, 2, 4])
+        self._open_tasks()
+
+    def _open_tasks(self) -> None:
+        self.tasks = [self._opened(r) for r in self._ranges(next(self._parallelism))]
+
+    def _adopt(self, name: str, manifests: dict[int, Any]) -> None:
+        for task in self.tasks:
+            mine = range(task[name].groups.first, task[name].groups.end)
+            task[name].adopt({g: m for g, m in manifests.items() if g in mine})
 
     def _begin(self, function: Any) -> None:
         self.function, self.uid = function, next(t for t, f in self.topology.operators.items() if "family_of" not in f)
@@ -73,15 +84,16 @@ class Changing(Tasks):
     def _checkpoint(self) -> dict[str, Any]:
         """Everything in files; the manifests of each table."""
         self.checkpoint += 1
-        manifests = {}
-        for name, state in self.tasks[0].items():
-            runs, file = self.tables[self._table(name)], f"f{self.checkpoint}"
-            appender = runs.appender(file)
-            runs.bury(state.flush(appender, self.checkpoint).dead)
-            manifests[self._table(name)] = state.manifests({})
-            appender.close()
-            if file in runs.files:
-                runs.files[file] = self.form(name).written(runs.files[file])
+        manifests: dict[str, Any] = {self._table(name): {} for name in self.layouts}
+        for number, task in enumerate(self.tasks):
+            for name, state in task.items():
+                runs, file = self.tables[self._table(name)], f"f{self.checkpoint}-{number}"
+                appender = runs.appender(file)
+                runs.bury(state.flush(appender, self.checkpoint).dead)
+                manifests[self._table(name)].update(state.manifests({}))
+                appender.close()
+                if file in runs.files:
+                    runs.files[file] = self.form(name).written(runs.files[file])
         return manifests
 
     def write(self, line: str) -> None:
@@ -105,11 +117,11 @@ class Changing(Tasks):
         for table, facts in self.topology.operators.items():
             ref = restored_table(facts, table, done)
             self.tables[table] = MemoryRuns() if ref is None else before[ref.manifest]
-        self.tasks = [self._opened(KeyRange(0, GROUPS, GROUPS))]
-        for name, state in self.tasks[0].items():
+        self._open_tasks()
+        for name in self.layouts:
             ref = restored_table(self.topology.operators[self._table(name)], self._table(name), done)
             if ref is not None:
-                state.adopt(manifests[ref.manifest])
+                self._adopt(name, manifests[ref.manifest])
 
     def follow(self, function: StateFunction, refused: Any, which: str) -> None:
         """Write the line that the message names, the one with ``which``, and start."""
@@ -120,9 +132,9 @@ class Changing(Tasks):
     def merged(self) -> None:
         """A checkpoint, read again: what was merged and what was not."""
         manifests = self._checkpoint()
-        self.tasks = [self._opened(KeyRange(0, GROUPS, GROUPS))]
-        for name, state in self.tasks[0].items():
-            state.adopt(manifests[self._table(name)])
+        self._open_tasks()
+        for name in self.layouts:
+            self._adopt(name, manifests[self._table(name)])
 
 
 def completion(checkpoint: int, topology: Topology, tables: dict[str, Any]) -> CompletionRecord:

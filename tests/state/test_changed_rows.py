@@ -173,9 +173,11 @@ def session_rows(*rows: tuple[Any, ...]) -> pa.Table:
 
 
 def open_sessions(query: Changing) -> dict[str, Any]:
-    found = query.tasks[0]["sessions"].everything()
-    names = [n for n in found.state.column_names if n != "e"]
-    return dict(zip(found.keys["k"].to_pylist(), found.state.select(names).to_pylist(), strict=True))
+    rows: dict[str, Any] = {}
+    for found in (task["sessions"].everything() for task in query.tasks):
+        names = [n for n in found.state.column_names if n != "e"]
+        rows |= zip(found.keys["k"].to_pylist(), found.state.select(names).to_pylist(), strict=True)
+    return rows
 
 
 def test_aggregates_of_open_sessions_come_go_and_are_asked_about() -> None:

@@ -25,8 +25,8 @@ def source(new_input: NewInput) -> Input:
     return new_input("input", "k string, v long, w double")
 
 
-def totals(source: Input, ckpt: Any, key: str = "k", uid: str = "totals") -> Any:
-    rows = source.stream(ckpt).withColumn("k", F.expr(key))
+def totals(source: Input, ckpt: Any, key: str = "k", uid: str = "totals", rows: Any = None) -> Any:
+    rows = (source.stream(ckpt) if rows is None else rows).withColumn("k", F.expr(key))
     return rows.groupBy("k").aggregate(n=agg.count(), total=agg.sum("v")).uid(uid)
 
 
@@ -141,8 +141,9 @@ def test_state_is_hashed_anew_for_another_number_of_key_groups_and_the_new_numbe
 
 def test_an_operator_becomes_two_and_two_become_one(ckpt: Any, source: Input, job: Job, tmp_path: Path) -> None:
     def two() -> Any:
-        few = totals(source, ckpt, "IF(k LIKE 'x%', k, 'x')", "exes")
-        return few.union(totals(source, ckpt, "IF(k LIKE 'y%', k, 'y')", "whys"))
+        rows = source.stream(ckpt)  # one source
+        few = totals(source, ckpt, "IF(k LIKE 'x%', k, 'x')", "exes", rows)
+        return few.union(totals(source, ckpt, "IF(k LIKE 'y%', k, 'y')", "whys", rows))
 
     began(source, ckpt, job)
     before = state(tmp_path)

@@ -115,6 +115,17 @@ def _table(
             yield path, lambda n=file, e=entry: _file(folder, n, e)  # type: ignore[misc]
 
 
+def missing_state(records: JobRecords, record: CompletionRecord, options: dict[str, object]) -> list[str]:
+    """State files that ``record`` needs and that are not there, by a listing: what is in them is not read."""
+    out = []
+    for uid, ref in record.tables.items():
+        content = _content(records.store, ref.manifest)
+        there = set(Folder(records.paths.state(uid), options).names()) if content else set()
+        needed = [*content, *(e.dv.file for e in content.values() if e.dv is not None)]
+        out += [records.paths.state_file(uid, file) for file in dict.fromkeys(needed) if file not in there]
+    return out
+
+
 def _log_check(
     store: RecordStore, paths: JobPaths, uid: str, manifest: str, options: dict[str, object]
 ) -> Callable[[], object]:

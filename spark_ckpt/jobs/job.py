@@ -309,6 +309,8 @@ class Job(Hinting):
             then.state("totals").arrow()
             then.sink("delta").read().read_all()
         """
+        if not isinstance(checkpoint, int):
+            raise InvalidInputError(f"expected the id of a checkpoint, a number, found {checkpoint!r}")
         sinks = {s.id: self._made(s) for s in self._own_sinks()}
         me = identity(self.name, self.records.life())
         record, records = self.show(checkpoint), self.records

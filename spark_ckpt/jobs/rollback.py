@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_ckpt import clock
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs._io import JobIO
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
+from spark_ckpt.jobs._verify import missing_state
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.sink_records import recorded_ids
 from spark_ckpt.jobs.spec import SinkSpec
@@ -19,7 +20,7 @@ from spark_ckpt.jobs.state import State
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import UNDECIDED, CompletionRecord, GenerationRecord
 from spark_ckpt.protocol.recovery import AUTO, Refuse, SparkLocation, StartFacts
-from spark_ckpt.protocol.rollback import decide_rollback, newest_decided, roll_back
+from spark_ckpt.protocol.rollback import decide_rollback, newest_decided, roll_back, unfinished
 from spark_ckpt.protocol.setback import shown_by
 from spark_ckpt.sinks.base import PastRows, TwoPhaseSink
 from spark_ckpt.types import CheckpointId
@@ -66,6 +67,7 @@ def plan_rollback(records: JobRecords, job: str, checkpoint: int, sinks: Mapping
     found = decide_rollback(facts, checkpoint)
     if isinstance(found, Refuse):
         raise found.error()
+    _require_state(records, facts, found)
     me = identity(job, _life(facts))
     had = (s for c in facts.completions for s in c.topology.sinks)
     named = dict.fromkeys([*had, *recorded_ids(records), *sinks])  # of the plain plugin only the latter are known
@@ -75,6 +77,17 @@ def plan_rollback(records: JobRecords, job: str, checkpoint: int, sinks: Mapping
     backs += [other for name, sink in sinks.items() for other in _elsewhere(name, sink, behind)]
     newest = max(c.checkpoint for c in facts.completions)
     return Rollback(job, checkpoint, newest, found.sources, tuple(backs))
+
+
+def _require_state(records: JobRecords, facts: StartFacts, found: CompletionRecord) -> None:
+    """A rollback removes all checkpoints behind it: what the next start reads must be there."""
+    lost = missing_state(records, found, records.config.storage_options())
+    if lost and unfinished(facts) is None:
+        raise CorruptStorageError(
+            f"checkpoint {found.checkpoint} cannot be gone back to: expected its state, found {len(lost)} file(s) "
+            f"missing: {', '.join(lost[:3])}. Nothing was changed: put back a good copy, or roll back to another "
+            "checkpoint (`spark-ckpt verify` reads all)"
+        )
 
 
 def _back(name: str, job: str, checkpoint: int, sink: TwoPhaseSink | None, there: tuple[int, str]) -> SinkBack:

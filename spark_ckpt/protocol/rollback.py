@@ -90,7 +90,7 @@ def decide_rollback(facts: StartFacts, checkpoint: int) -> CompletionRecord | Re
     found = next((c for c in facts.completions if c.checkpoint == checkpoint), None)
     have = sorted(c.checkpoint for c in facts.completions)
     if found is None:
-        return Refuse(f"expected a retained checkpoint to roll back to, one of {have}, found {checkpoint}")
+        return Refuse(f"expected a retained checkpoint to roll back to, one of {have}, found {checkpoint!r}")
     begun = unfinished(facts)
     if begun is not None and (begun.restored_from or 0) < checkpoint:
         return Refuse(
@@ -102,7 +102,22 @@ def decide_rollback(facts: StartFacts, checkpoint: int) -> CompletionRecord | Re
             f"checkpoint {checkpoint} is a savepoint that was brought in: no sink knows it. Start the job with "
             f"spark.ckpt.restore={checkpoint} at an empty checkpointLocation"
         )
-    return refuse_state(facts.damage, facts.completions, found) or found
+    return refuse_state(facts.damage, facts.completions, found) or _refuse_lost(facts, checkpoint) or found
+
+
+def _refuse_lost(facts: StartFacts, checkpoint: int) -> Refuse | None:
+    """A record behind ``checkpoint`` that is lost may come back, when a start puts it back from its copy: then its rows
+    would be gone from the sinks, and it could be restored."""
+    lost = sorted(k for k in facts.damage.checkpoints if k > checkpoint)
+    if not lost or unfinished(facts) is not None:
+        return None
+    return Refuse(
+        f"expected the record checkpoints/{lost[0]}, which is behind checkpoint {checkpoint}, found it damaged or "
+        "missing. Nothing was changed. Put back a good copy, or start the job once, which does it where the record's "
+        f"own copy is there; or start with spark.ckpt.restore={checkpoint} at an empty checkpointLocation, without the "
+        "sinks",
+        damaged=True,
+    )
 
 
 def newest_decided(facts: StartFacts) -> GenerationRecord | None:
@@ -118,7 +133,8 @@ def unfinished(facts: StartFacts) -> GenerationRecord | None:
 def refuse_unfinished(facts: StartFacts) -> Refuse | None:
     """Whether a start has to wait for a rollback."""
     begun = unfinished(facts)
-    if begun is None:
+    if begun is None or not any(c.checkpoint <= (begun.restored_from or 0) for c in facts.completions):
+        # Nothing could finish it, as behind `delete_checkpoints`: what the sinks show is compared, as at each start.
         return None
     return Refuse(
         f"a rollback to checkpoint {begun.restored_from} was begun and is not finished: expected the targets of "

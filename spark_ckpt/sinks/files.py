@@ -249,9 +249,14 @@ class FilesSink(TwoPhaseSink):
         found = self._names(files, f"{root}/{_MANIFESTS}")
         return [n for n in found if n.endswith(f"{ending}{_UNDONE}") and n.removesuffix(_UNDONE) not in found]
 
-    @staticmethod
-    def _listed(files: Any, root: str, manifest: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(files.cat_file(f"{root}/{_MANIFESTS}/{manifest}"))["files"]
+    def _listed(self, files: Any, root: str, manifest: str) -> list[dict[str, Any]]:
+        try:
+            found: list[dict[str, Any]] = json.loads(files.cat_file(f"{root}/{_MANIFESTS}/{manifest}"))["files"]
+        except (ValueError, KeyError, TypeError):
+            raise InvalidInputError(
+                f"{self!r}: {_MANIFESTS}/{manifest} is damaged: expected JSON that names the files of its checkpoint. "
+                "Put back a good copy"
+            ) from None
         return found
 
     def abort(self, committables: Sequence[Committable]) -> None:

@@ -160,6 +160,12 @@ def test_files_of_a_rollback_that_was_killed_are_removed_by_the_next_one(path: s
     assert len(list(Path(path).glob("part-*"))) == len(list(Path(path, "_manifests").iterdir())) == 1
 
 
+def test_a_manifest_that_is_damaged_is_named(path: str) -> None:
+    sink = written(FilesSink({"path": path, "fileFormat": "parquet"}), 1, 2)
+    next(Path(path, "_manifests").glob("0000000002-*")).write_text("{torn")
+    refused(sink, "_manifests/0000000002-.*is damaged")
+
+
 @pytest.fixture
 def sql(tmp_path: Path) -> dict[str, str]:
     return {"url": f"sqlite:///{tmp_path}/out.db", "table": "t", "checkpointColumn": "at"}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 import spark_ckpt
 from spark_ckpt.cli import app
-from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError
+from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, InvalidInputError
 from spark_ckpt.faults import heard_by
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.spec import SinkSpec
@@ -262,3 +262,45 @@ def test_what_waits_in_a_sink_that_is_not_known_is_left_for_gc(root: Path, caplo
     Job(whole.config, JOB, whole.sinks[:1]).rollback(2, partial=True)
     assert caplog.text == ""
     goes_on(root).check(doubles=False)
+
+
+def test_no_rollback_to_a_checkpoint_whose_state_is_gone(root: Path) -> None:
+    before = rows(root)
+    (lost,) = (root / "jobs" / JOB / "state" / "counts").glob("e0000000001-*.parquet")
+    kept = lost.read_bytes()
+    lost.unlink()
+    with pytest.raises(CorruptStorageError, match=rf"checkpoint 1 cannot be gone back to.*{lost.name}"):
+        WholeJob(root).job.rollback(1)
+    assert (rows(root), len(WholeJob(root).job.completed())) == (before, 3)
+    lost.write_bytes(kept)
+    WholeJob(root).job.rollback(1)
+    goes_on(root).check(doubles=False)
+
+
+def test_no_rollback_over_a_record_that_a_start_would_put_back(root: Path) -> None:
+    """Restored later, its rows would be missing in the sinks."""
+    (root / "jobs" / JOB / "checkpoints" / "0000000002.json").write_text("{torn")
+    with pytest.raises(CkptError, match=r"checkpoints/2, which is behind checkpoint 1.*start the job once"):
+        WholeJob(root).job.rollback(1)
+    WholeJob(root).start()
+    assert [c.checkpoint for c in WholeJob(root).job.completed()] == [1, 2, 3]
+    WholeJob(root).job.rollback(1)
+    goes_on(root).check(doubles=False)
+    assert [c.checkpoint for c in WholeJob(root).job.completed()] == [1, 4]
+
+
+def test_a_rollback_that_nothing_can_finish_any_more_is_in_no_starts_way(root: Path) -> None:
+    with killed_at("before SetBackSink"):
+        WholeJob(root).job.rollback(1)
+    WholeJob(root).job.delete_checkpoints()
+    with pytest.raises(InvalidInputError, match="found none"):
+        WholeJob(root).job.rollback(1)
+    job = goes_on(root)
+    assert job.position == 7, "it begins from nothing, as behind every deletion"
+
+
+def test_an_id_that_is_no_number_is_refused(root: Path) -> None:
+    with pytest.raises(ConfigError, match="found '1'"):
+        WholeJob(root).job.rollback("1")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="found '1'"):
+        WholeJob(root).job.as_of("1")  # type: ignore[arg-type]

@@ -8,7 +8,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from spark_ckpt.errors import CkptError, ConfigError, StorageNotWritableError, StorageUnavailableError
+from spark_ckpt.errors import (
+    CkptError,
+    ConfigError,
+    CorruptStorageError,
+    StorageNotWritableError,
+    StorageUnavailableError,
+)
 from spark_ckpt.testing.simulation._folder import records_of
 from spark_ckpt.testing.simulation._sinks import job_of
 from spark_ckpt.testing.simulation.processes import Crash
@@ -55,6 +61,10 @@ def _roll_back(world: World, scenario: Any, checkpoint: int) -> None:
         if "was begun and is not finished" not in str(e):
             raise
         world.seen["a rollback to a newer checkpoint than one that was begun is refused"] += 1
+    except CorruptStorageError as e:
+        if "which is behind checkpoint" not in str(e):
+            raise
+        world.seen["a rollback is refused as a record behind it is lost"] += 1
     except (Crash, OSError, StorageNotWritableError, StorageUnavailableError) as e:
         world.log("== the rollback stopped on its way", repr(e))
         world.seen["a rollback stops on its way"] += 1

@@ -45,8 +45,8 @@ class SavepointWriter(Hinting):
     """
 
     def __init__(self, spark: Any, request: StartRequest, source: Savepoint | None) -> None:
-        self._spark, self._request, self._source = spark, request, source
-        self._query = query = query_state(request)
+        self.spark, self._request, self._source = spark, request, source
+        self.query = query = query_state(request)
         self._record = None if source is None else source.record()
         self._forms = {table: form for of in query.tables.values() for table, form in of.items()}
         there = {} if self._record is None else self._record.tables
@@ -54,6 +54,7 @@ class SavepointWriter(Hinting):
         self._offsets = {} if self._record is None else dict(self._record.sources)
         self._given_offsets: dict[str, Callable[[str], Mapping[str, Any]]] = {}
         self._others: list[Savepoint] = []
+        self._seen: dict[str, Mapping[str, int]] = {}
         self._said: list[list[str]] = []
 
     # -- tables ----------------------------------------------------------------------------------------------------
@@ -74,13 +75,13 @@ class SavepointWriter(Hinting):
         the operator gets, by which the rows of a key come; else in any order. What comes out is written nowhere, and
         time-outs that are behind the last row's watermark have fired. Executors keep a portion of rows in memory.
         """
-        if uid not in self._query.nodes:
-            raise InvalidInputError(f"bootstrap({uid!r}): expected an operator's uid, of {sorted(self._query.nodes)}")
-        sources = [s for s, node in self._query.sources.items() if node in self._query.nodes[uid].upstream]
+        if uid not in self.query.nodes:
+            raise InvalidInputError(f"bootstrap({uid!r}): expected an operator's uid, of {sorted(self.query.nodes)}")
+        sources = [s for s, node in self.query.sources.items() if node in self.query.nodes[uid].upstream]
         by_source = dict(rows) if isinstance(rows, Mapping) else dict.fromkeys(sources[:1], rows)
         order = [orderBy] if isinstance(orderBy, str) else list(orderBy)
-        made = Bootstrap(self._request, self._query, uid, by_source, order).checked()
-        for table in self._query.tables[uid]:
+        made = Bootstrap(self._request, self.query, uid, by_source, order).checked()
+        for table in self.query.tables[uid]:
             self._tables[table] = Bootstrapped(made)
         self._said.append(["bootstrap", uid, *order])
         return self
@@ -96,7 +97,7 @@ class SavepointWriter(Hinting):
         found = self._any_frame(keys)
         owner, names = self._owner(uid), set(found.columns)
         if uid == owner and names == set(self._forms[owner].keys):
-            tables = [t for t in self._query.tables[owner] if t in self._tables]
+            tables = [t for t in self.query.tables[owner] if t in self._tables]
         elif names in (set(self._form(uid).keys), set(self._forms[owner].keys)):
             tables = [uid]
         else:
@@ -113,7 +114,7 @@ class SavepointWriter(Hinting):
         owner = self._owner(uid)
         if uid != owner:
             raise InvalidInputError(f"split({uid!r}): expected an operator's uid, {owner!r}; all its tables are split")
-        for table in [t for t in self._query.tables[owner] if t in self._tables]:
+        for table in [t for t in self.query.tables[owner] if t in self._tables]:
             self._put("split", table, self._rows(table).where(keep))
         return self
 
@@ -130,7 +131,7 @@ class SavepointWriter(Hinting):
     def merge(self, savepoint: Savepoint | str) -> SavepointWriter:
         """The rows of another savepoint of the same operators come to those that are here. A key that both have is an
         error of :meth:`write`."""
-        other = savepoint if isinstance(savepoint, Savepoint) else Savepoint(savepoint, self._query.config)
+        other = savepoint if isinstance(savepoint, Savepoint) else Savepoint(savepoint, self.query.config)
         record = other.record()
         unknown = sorted(set(record.tables) - set(self._forms))
         if unknown:
@@ -138,8 +139,8 @@ class SavepointWriter(Hinting):
         for table in record.tables:
             theirs = Kept(other, table)
             here = self._tables.get(table)
-            rows = theirs.frame(self._spark)
-            self._put("merge", table, rows if here is None else here.frame(self._spark).unionByName(rows))
+            rows = theirs.frame(self.spark)
+            self._put("merge", table, rows if here is None else here.frame(self.spark).unionByName(rows))
         self._others.append(other)
         return self
 
@@ -147,16 +148,21 @@ class SavepointWriter(Hinting):
 
     def with_offsets(self, source: str, offset: Mapping[str, Any] | None = None, **options: Any) -> SavepointWriter:
         """Where the source ``source`` goes on. By its own options, as a fresh job would begin with them
-        (``startingOffsets='{"orders": {"0": 42}}'``), or by an offset as ``savepoint.describe()["sources"]`` has it.
+        (``startingOffsets='{"orders": {"0": 42}}'``), of files by those that are read (``files=history.inputFiles()``),
+        or by an offset as ``savepoint.describe()["sources"]`` has it.
         A source without an offset begins where it does in a fresh job."""
-        node = self._query.sources.get(source)
+        node = self.query.sources.get(source)
         if node is None:
-            raise InvalidInputError(f"with_offsets({source!r}): expected one of {sorted(self._query.sources)}")
+            raise InvalidInputError(f"with_offsets({source!r}): expected one of {sorted(self.query.sources)}")
         if (offset is None) == (not options):
             raise InvalidInputError(f"with_offsets({source!r}): expected an offset, or options of the source")
-        self._given_offsets[source] = positions(node, self._query.config, source, offset, options)
+        self._given_offsets[source] = positions(node, self.query.config, source, offset, options)
         self._said.append(["with_offsets", source, str(offset), str(sorted(options.items()))])
         return self
+
+    def seen_by(self, uid: str, watermarks_us: Mapping[str, int]) -> None:
+        """The event time that the operator ``uid`` has seen, in the words of manifests. For an import."""
+        self._seen[uid] = watermarks_us
 
     # -- write -----------------------------------------------------------------------------------------------------
 
@@ -165,7 +171,7 @@ class SavepointWriter(Hinting):
         that are kept. Stopped on the way, ``path`` is no savepoint, and the same calls go on with it. Raises
         ``InvalidInputError`` if the folder is not free, two rows have one key, or tables or offsets are missing."""
         self._check_whole()
-        target = Savepoint(path, self._query.config)
+        target = Savepoint(path, self.query.config)
         draft = Draft(target, self._job(), self._source, {"steps": self._said, "for": self._topology().to_json()})
         if draft.is_finished():
             return target
@@ -187,17 +193,17 @@ class SavepointWriter(Hinting):
         if isinstance(rows, Kept) and self._stays(table):
             draft.keep(table)
         else:
-            written = write_state_table(rows.frame(self._spark), self._to_write(draft, table))
+            written = write_state_table(rows.frame(self.spark), self._to_write(draft, table))
             self._put_table(draft, table, written, self._watermarks(table))
 
     def _bootstrap(self, draft: Draft, made: Bootstrap) -> None:
-        written, seen = made.write({table: self._to_write(draft, table) for table in self._query.tables[made.uid]})
+        written, seen = made.write({table: self._to_write(draft, table) for table in self.query.tables[made.uid]})
         for table, rows in written.items():
             # What an operator has seen of the time is told with its own state.
             self._put_table(draft, table, rows, seen if table == made.uid else {})
 
     def _to_write(self, draft: Draft, table: str) -> WrittenTable:
-        folder, storage = draft.folder(table), self._query.config.storage_options()
+        folder, storage = draft.folder(table), self.query.config.storage_options()
         return WrittenTable(table, folder.url, self._form(table), draft.checkpoint, storage, folder.retry)
 
     def _put_table(self, draft: Draft, table: str, written: Written, seen: Mapping[str, int]) -> None:
@@ -213,8 +219,10 @@ class SavepointWriter(Hinting):
         draft.finish(self._topology(tuple(offsets)), offsets)
 
     def _check_whole(self) -> None:
-        """An operator's tables belong together."""
-        for uid, tables in self._query.tables.items():
+        """An operator's tables belong together. That of a processor has no columns and no rows."""
+        for uid, tables in self.query.tables.items():
+            if uid not in self._tables and not len(tables[uid].layout.value_schema) and set(tables) & set(self._tables):
+                self._put("with_operator", uid, self._no_rows(uid))
             missing = [t for t in tables if t not in self._tables]
             if missing and len(missing) < len(tables):
                 raise InvalidInputError(
@@ -234,7 +242,7 @@ class SavepointWriter(Hinting):
 
     def _topology(self, sources: tuple[str, ...] = ()) -> Topology:
         """That of the query where tables are written, and that of the old savepoint where they are kept."""
-        of = self._query.topology
+        of = self.query.topology
         old = {} if self._record is None else self._record.topology.operators
         operators = {
             table: old[table] if isinstance(rows, Kept) and self._stays(table) else of.operators[table]
@@ -252,13 +260,15 @@ class SavepointWriter(Hinting):
     def _stays(self, table: str) -> bool:
         """Whether a table that is kept can be copied: its key groups are those of the query."""
         assert self._record is not None
-        same = self._record.topology.key_groups == self._query.topology.key_groups
+        same = self._record.topology.key_groups == self.query.topology.key_groups
         if not same:
             self._form(table)
         return same
 
     def _watermarks(self, table: str) -> dict[str, int]:
         """The event time that the rows of the table have seen."""
+        if table in self._seen:
+            return dict(self._seen[table])
         records = [s for s in (self._source, *self._others) if s is not None and table in s.record().tables]
         manifests = [read_manifest(s.store, s.record().tables[table].manifest) for s in records]
         return merged_watermarks([g.watermarks_us for m in manifests for g in m.groups.values()])
@@ -277,11 +287,11 @@ class SavepointWriter(Hinting):
         """As they are so far."""
         found = self._tables.get(table)
         if found is not None:
-            return found.frame(self._spark)
+            return found.frame(self.spark)
         return self._no_rows(table)
 
     def _no_rows(self, table: str) -> DataFrame:
-        return self._spark.createDataFrame([], columns_of(self._form(table)))
+        return self.spark.createDataFrame([], columns_of(self._form(table)))
 
     def _frame(self, table: str, rows: Any) -> DataFrame:
         found = self._any_frame(rows, columns_of(self._form(table)))
@@ -290,10 +300,10 @@ class SavepointWriter(Hinting):
 
     def _any_frame(self, rows: Any, schema: Any = None) -> DataFrame:
         if isinstance(rows, pa.Table):
-            rows = self._spark.createDataFrame(rows)
+            rows = self.spark.createDataFrame(rows)
         elif not hasattr(rows, "isStreaming"):
             order = None if schema is None or set(schema.names) != set(rows.columns) else schema
-            rows = self._spark.createDataFrame(rows if order is None else rows[order.names], order)
+            rows = self.spark.createDataFrame(rows if order is None else rows[order.names], order)
         if rows.isStreaming:
             raise InvalidInputError("expected a batch DataFrame of rows, found a streaming one")
         return rows
@@ -305,7 +315,7 @@ class SavepointWriter(Hinting):
 
     def _owner(self, table: str) -> str:
         self._form(table)
-        return next(uid for uid, tables in self._query.tables.items() if table in tables)
+        return next(uid for uid, tables in self.query.tables.items() if table in tables)
 
 
 def _without(rows: DataFrame, keys: DataFrame, names: list[str]) -> DataFrame:

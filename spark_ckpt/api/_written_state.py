@@ -67,10 +67,17 @@ def positions(
     if offset is not None:
         inner = offset.get("inner", offset)
         return lambda _: dict(inner)
-    given = {**node.options, **{name: option_text(value) for name, value in options.items()}}
+    files = options.get("files")
+    told = {} if files is not None else {name: option_text(value) for name, value in options.items()}
+    kept = {name: value for name, value in node.options.items() if not (told and name.lower().startswith("starting"))}
+    given = {**kept, **told}
 
     def opened(url: str) -> Any:
         return open_source(node.inner, given, node.schema, JobPaths(url).source(uid), config.storage_options())
 
+    def made(path: str) -> Mapping[str, Any]:
+        reader = opened(path).reader(node.schema)
+        return dict(reader.position() if files is None else reader.behind_files(files))
+
     opened(f"{config.dir}/_none")
-    return lambda path: dict(opened(path).reader(node.schema).initial())
+    return made

@@ -19,6 +19,7 @@ from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.api._read_by_spark import Asked, may_be_sparks, read_by_spark, rows_by_spark, spark_stream
 from spark_ckpt.api._readers import FileReaders, as_spark_reads, refuse_unread_types
 from spark_ckpt.api._savepoint_writer import NEW, SavepointWriter
+from spark_ckpt.api._spark_import import import_spark
 from spark_ckpt.api._tables import table_source
 from spark_ckpt.api.state import CkptAsOf, CkptState, job_name
 from spark_ckpt.api.write import CkptDataStreamWriter
@@ -220,6 +221,29 @@ class CkptSession(Hinting):
         """
         config = self.config()
         return CkptAsOf.of(Job(config, job_name(config, job)).as_of(checkpoint), self.spark)
+
+    def import_spark(
+        self,
+        checkpointLocation: str,
+        df: Any,
+        path: str,
+        offsets: Mapping[str, Mapping[str, Any]] | None = None,
+        outputMode: str | None = None,
+        **options: Any,
+    ) -> Savepoint:
+        """The checkpoint of a plain Spark query becomes a savepoint, in the empty folder ``path``, of the same query
+        here. Driver; nothing is changed at ``checkpointLocation``, and no query may run there.
+
+        ``df`` is the query as it is written with ``ckpt.readStream``: the same operators with state, in the same order,
+        and the same sources. ``outputMode`` and ``options`` are those of its writer. State is read by Spark's
+        ``statestore`` reader at the newest committed batch. ``offsets``: options that say where a source goes on, by
+        uid, for sources other than files, Kafka and Delta (``{"readings": {"startingOffset": 42}}``). Raises
+        ``InvalidInputError`` for what cannot be imported, by name::
+
+            ckpt.import_spark("/data/old/checkpoint", totals, "/data/savepoints/imported", outputMode="update")
+        """
+        writer = self.savepoint_writer(df, outputMode=outputMode, **options)
+        return import_spark(writer, checkpointLocation, path, offsets or {})
 
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
         """The configuration as it is now; ``overrides`` (reader or writer options, key -> text) win.

@@ -98,6 +98,7 @@ def _node(
         whole_in_complete,
         function.waits,
         follows_mode=function.late_by_key,
+        function=function,
     )
 
 

@@ -84,6 +84,8 @@ class OperatorNode:
     """It puts out its rows at the end of their time in output mode append, and with each change in others."""
     stands_in: str = ""
     """A mark of the plan that it is the top of, if no uid was given; empty: not known."""
+    function: Any = None
+    """What computes on its state, for whoever makes state of another system's."""
 
     @property
     def shown(self) -> str:

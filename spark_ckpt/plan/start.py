@@ -167,6 +167,8 @@ class QueryState:
     nodes: dict[str, OperatorNode]
     tables: dict[str, dict[str, WrittenRows]]
     sources: dict[str, SourceNode]
+    watermarks: dict[str, tuple[str, ...]]
+    """The streams that have one, of each operator."""
 
 
 def query_state(request: StartRequest) -> QueryState:
@@ -176,7 +178,10 @@ def query_state(request: StartRequest) -> QueryState:
     tables = {uid: _forms(node, uid, asked.config.max_parallelism) for node, uid in asked.uids.items()}
     nodes = {uid: node for node, uid in asked.uids.items()}
     sources = {uid: node for node, uid in asked.sources.items()}
-    return QueryState(asked.config, replace(asked.topology(), begins={}), nodes, tables, sources)
+    # As a build names them, which meets them in the order of the plan.
+    streams = [(f"{w.column}#{at}", set(w.sources)) for at, w in enumerate(asked.lineage.watermarks, 1)]
+    watermarks = {uid: tuple(s for s, of in streams if of & set(node.upstream)) for uid, node in nodes.items()}
+    return QueryState(asked.config, replace(asked.topology(), begins={}), nodes, tables, sources, watermarks)
 
 
 def _forms(node: OperatorNode, uid: str, key_groups: int) -> dict[str, WrittenRows]:

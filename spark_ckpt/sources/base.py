@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -155,6 +155,20 @@ class InnerReader:
         """Whether nothing will ever come behind ``offset``. Optional ``finished(offset)`` of the user's reader."""
         finished = getattr(self._user_reader, "finished", None)
         return bool(finished(offset)) if callable(finished) else False
+
+    def position(self) -> Offset:
+        """Where a fresh job begins by the source's options, as an offset that needs none of them: for a savepoint that
+        is written. Optional ``position()`` of the user's reader; :meth:`initial` otherwise."""
+        position = getattr(self._user_reader, "position", None)
+        return _offset(position(), "position") if callable(position) else self.initial()
+
+    def behind_files(self, files: Collection[str]) -> Offset:
+        """Where the source stands when it has read these files and no others. Raises ``InvalidInputError`` for a source
+        that is none of files."""
+        behind = getattr(self._user_reader, "behind_files", None)
+        if not callable(behind):
+            raise InvalidInputError(f"source '{self._name}' reads no files: give its offset, or options that name one")
+        return _offset(behind(files), "behind_files")
 
     def savepoint_files(self, offset: Offset) -> list[str]:
         """Files, relative to the metadata folder, without which ``offset`` means nothing elsewhere.

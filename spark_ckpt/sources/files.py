@@ -7,8 +7,9 @@ and a late file with an old time is never missed. A batch is replayed from its t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -214,6 +215,12 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         return Position().offset()
 
+    def behind_files(self, files: Collection[str]) -> dict[str, Any]:
+        """``files``: URLs, as Spark's ``inputFiles`` has them; those that are not there any more count for nothing."""
+        paths, log = {path_on_file_system(file) for file in files}, self._known()
+        log.append([entry for entry in self._folder.files() if entry.path in paths])
+        return Position(len(log)).offset()
+
     def getDefaultReadLimit(self) -> ReadLimit:
         # Spark knows one limit; any but ReadAllAvailable stands for all of this source's options here.
         return ReadMaxFiles(self._limits.files or 1)
@@ -305,6 +312,14 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except FileNotFoundError:
             self._folder.check(entry)
             return Cut(0, None)
+
+
+def path_on_file_system(url: str) -> str:
+    """Of a file's URL as Spark writes it: what its file system calls it."""
+    if "://" not in url and not url.startswith("file:"):
+        return unquote(url)
+    parts = urlsplit(url)
+    return unquote(parts.path) if parts.scheme == "file" else unquote(f"{parts.netloc}{parts.path}")
 
 
 def _scheme(url: str) -> str:

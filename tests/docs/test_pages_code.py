@@ -29,6 +29,8 @@ RUN = [
     "restore",
     "state",
     "changing-a-job",
+    "writing-state",
+    "from-plain-spark",
     "running",
     "writing-a-sink",
     "writing-a-source",

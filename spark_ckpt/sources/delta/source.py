@@ -139,6 +139,10 @@ class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options = {**self._source.parsed, "startingVersion": start, "startingTimestamp": None}
             return first_position(options, self._opened(), None).offset()
 
+    def position(self) -> dict[str, Any]:
+        with self._source.errors("looking for the first version"):
+            return first_position(self._source.parsed, self._opened(), None).offset()
+
     def getDefaultReadLimit(self) -> ReadLimit:
         # Spark knows one limit; any but ReadAllAvailable stands for all of this source's options here.
         return ReadMaxFiles(self._source.parsed["maxFilesPerTrigger"])

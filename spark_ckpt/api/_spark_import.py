@@ -1,0 +1,114 @@
+"""``ckpt.import_spark``: the checkpoint of a plain Spark query becomes a savepoint of the same query here. Driver."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from spark_ckpt.api._savepoint_writer import SavepointWriter
+from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.jobs.savepoint import Savepoint
+from spark_ckpt.jobs.spark_checkpoint import SparkCheckpoint
+from spark_ckpt.plan.lineage import SourceNode
+from spark_ckpt.plan.spark_state import SparkState, spark_checkpoint, spark_operators
+from spark_ckpt.protocol import events as ev
+
+_log = logging.getLogger("spark_ckpt")
+
+
+def import_spark(
+    writer: SavepointWriter, location: str, path: str, offsets: Mapping[str, Mapping[str, Any]]
+) -> Savepoint:
+    """``writer`` is that of the query; ``offsets``: of sources whose offsets Spark's log does not tell in our terms."""
+    query = writer.query
+    checkpoint = spark_checkpoint(writer.spark, query.config, location)
+    if checkpoint.planned:
+        _log.warning(
+            "%s: batch %d was planned and is not committed. The savepoint is that of batch %d: rows behind it are read "
+            "again, and what the Spark query may have written of them is written once more.",
+            location, checkpoint.batch + 1, checkpoint.batch,
+        )  # fmt: skip
+    _import_state(writer, checkpoint)
+    _import_offsets(writer, checkpoint, offsets)
+    return writer.write(path)
+
+
+def _import_state(writer: SavepointWriter, checkpoint: SparkCheckpoint) -> None:
+    query, spark = writer.query, writer.spark
+    uids = query.topology.in_plan
+    found = spark_operators(spark, checkpoint.location) if uids else []
+    if len(found) != len(uids):
+        raise InvalidInputError(
+            f"expected the state of {len(uids)} operators, {', '.join(uids)}; found {len(found)} in Spark's "
+            f"checkpoint, {', '.join(o.name for o in found) or 'none'}: expected the query that wrote it"
+        )
+    for operator, uid in zip(found, uids, strict=True):
+        state = SparkState(
+            spark, checkpoint.location, checkpoint.batch, operator, uid, query.nodes[uid], query.tables[uid]
+        )
+        for table, rows in state.rows().items():
+            writer.with_operator(table, rows)
+        writer.seen_by(uid, _event_times(writer, uid, checkpoint))
+
+
+def _event_times(writer: SavepointWriter, uid: str, checkpoint: SparkCheckpoint) -> dict[str, int]:
+    """Late rows are told by the watermark of the batch before, time-outs by that of the next one."""
+    streams = writer.query.watermarks.get(uid, ())
+    if not streams:
+        return {}
+    return {
+        **dict.fromkeys(streams, 1000 * checkpoint.watermark_ms),
+        ev.NO_STREAM: 1000 * checkpoint.late_ms,
+    }
+
+
+def _import_offsets(
+    writer: SavepointWriter, checkpoint: SparkCheckpoint, given: Mapping[str, Mapping[str, Any]]
+) -> None:
+    sources = writer.query.sources
+    unknown = sorted(set(given) - set(sources))
+    if unknown:
+        raise InvalidInputError(f"offsets: expected sources of the query, {sorted(sources)}, found {unknown}")
+    lines = checkpoint.offsets
+    if len(sources) == 1 and lines and all(line == lines[0] for line in lines):
+        lines = lines[:1]  # Spark reads a DataFrame that is used twice by two sources
+    if len(lines) != len(sources) and set(given) != set(sources):
+        raise InvalidInputError(
+            f"expected offsets of {len(sources)} sources, {', '.join(sources)}; found {len(lines)} in Spark's "
+            "checkpoint. Say them all: offsets={...}"
+        )
+    for number, (uid, node) in enumerate(sources.items()):
+        options = given.get(uid)
+        if options is None and lines[number] is not None:
+            options = _options(uid, node, checkpoint, number, lines[number])
+        if options is not None:
+            writer.with_offsets(uid, **options)
+
+
+def _options(uid: str, node: SourceNode, checkpoint: SparkCheckpoint, number: int, offset: Any) -> dict[str, Any]:
+    """What Spark's offset is in the source's own options."""
+    kind = node.inner if isinstance(node.inner, str) else ""
+    if kind == "files" and "logOffset" in offset:
+        return {"files": checkpoint.files_of(number, int(offset["logOffset"]))}
+    if kind == "kafka" and all(isinstance(places, dict) for places in offset.values()):
+        return {"startingOffsets": json.dumps(offset)}
+    if kind == "delta" and "reservoirVersion" in offset:
+        return _delta_options(uid, offset)
+    raise InvalidInputError(
+        f"source {uid!r}: how its offset in Spark's checkpoint reads is not known for {kind or node.inner!r}: say "
+        f"where it goes on, by its own options: offsets={{{uid!r}: {{...}}}}"
+    )
+
+
+def _delta_options(uid: str, offset: Mapping[str, Any]) -> dict[str, Any]:
+    """Spark's stands ahead of a version, or in the middle of one, in an order of files that is Delta's own."""
+    first = offset.get("isStartingVersion", offset.get("isInitialSnapshot", False))
+    if int(offset["index"]) >= 0 or first is True:
+        raise InvalidInputError(
+            f"source {uid!r}: Spark's checkpoint stands in the middle of version {offset['reservoirVersion']} of the "
+            "Delta table. Let the Spark query read to the end of it (trigger availableNow), and import then, or say "
+            f"where it goes on: offsets={{{uid!r}: {{'startingVersion': ...}}}}"
+        )
+    return {"startingVersion": offset["reservoirVersion"]}

@@ -14,6 +14,7 @@ from spark_ckpt.jobs.spark_checkpoint import SparkCheckpoint
 from spark_ckpt.plan.lineage import SourceNode
 from spark_ckpt.plan.spark_state import SparkState, spark_checkpoint, spark_operators
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.sources.delta.source import ahead_of_version
 
 _log = logging.getLogger("spark_ckpt")
 
@@ -95,14 +96,14 @@ def _options(uid: str, node: SourceNode, checkpoint: SparkCheckpoint, number: in
     if kind == "kafka" and all(isinstance(places, dict) for places in offset.values()):
         return {"startingOffsets": json.dumps(offset)}
     if kind == "delta" and "reservoirVersion" in offset:
-        return _delta_options(uid, offset)
+        return {"offset": _delta_offset(uid, offset, node.options)}
     raise InvalidInputError(
         f"source {uid!r}: how its offset in Spark's checkpoint reads is not known for {kind or node.inner!r}: say "
         f"where it goes on, by its own options: offsets={{{uid!r}: {{...}}}}"
     )
 
 
-def _delta_options(uid: str, offset: Mapping[str, Any]) -> dict[str, Any]:
+def _delta_offset(uid: str, offset: Mapping[str, Any], options: Mapping[str, str]) -> dict[str, Any]:
     """Spark's stands ahead of a version, or in the middle of one, in an order of files that is Delta's own."""
     first = offset.get("isStartingVersion", offset.get("isInitialSnapshot", False))
     if int(offset["index"]) >= 0 or first is True:
@@ -111,4 +112,5 @@ def _delta_options(uid: str, offset: Mapping[str, Any]) -> dict[str, Any]:
             "Delta table. Let the Spark query read to the end of it (trigger availableNow), and import then, or say "
             f"where it goes on: offsets={{{uid!r}: {{'startingVersion': ...}}}}"
         )
-    return {"startingVersion": offset["reservoirVersion"]}
+    changes = {name.lower(): value for name, value in options.items()}.get("readchangefeed", "false")
+    return ahead_of_version(str(offset["reservoirId"]), changes.lower() == "true", int(offset["reservoirVersion"]))

@@ -195,14 +195,16 @@ class CkptSession(Hinting):
     ) -> SavepointWriter:
         """Begins a savepoint that is made of DataFrames, for the query ``df`` to be restored from. Driver.
 
-        ``df``, a streaming DataFrame, says which operators there are and what their state looks like; ``outputMode``
-        and ``options`` (``spark.ckpt.*``) are those of its writer. ``from_``: a savepoint, or its path, whose state and
-        offsets the new one has where nothing else is said. Nothing is started, and ``from_`` is never changed::
+        ``df``, a streaming DataFrame or its writer, says which operators there are and what their state looks like;
+        ``outputMode`` and ``options`` (``spark.ckpt.*``) are those of its writer. ``from_``: a savepoint, or its path,
+        whose state and offsets the new one has where nothing else is said. Nothing is started, and ``from_`` is never
+        changed::
 
             writer = ckpt.savepoint_writer(totals).with_operator("totals", spark.read.parquet("/lake/totals"))
             writer.with_offsets("orders", startingOffsets='{"orders": {"0": 42}}').write("/savepoints/backfilled")
         """
-        writer = self.writeStream(df).format("noop").queryName(NEW).options(**options)
+        writer = df._of_same_rows() if isinstance(df, CkptDataStreamWriter) else self.writeStream(df)
+        writer.format("noop").queryName(NEW).options(**options)
         if outputMode is not None:
             writer.outputMode(outputMode)
         source = Savepoint(from_, self.config()) if isinstance(from_, str) else from_

@@ -276,6 +276,13 @@ class CkptDataStreamWriter(Hinting):
         rows, sinks = with_conditions(told_apart(rows, named, spark), named)
         return StartRequest(self._job(rows), sinks, job_options, self._query_name, location, self._trigger, self._mode)
 
+    def _of_same_rows(self) -> CkptDataStreamWriter:
+        """Another writer of the rows, with the output mode and the job's settings, and without the sinks."""
+        made = CkptDataStreamWriter(self._df, self._session)
+        made._mode, made._own_job = self._mode, self._own_job
+        made._options = {k: v for k, v in self._options.items() if is_job_option(k)}
+        return made
+
     def _job(self, rows: Any) -> Any:
         """``rows`` as a job: the DataFrame, or what sinks need of it beside its own columns."""
         return self._own_job if rows is self._df else translated(self._session, rows)

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import LongType, StructField, StructType
 
-from spark_ckpt.api._spark_import import _delta_options
+from spark_ckpt.api._spark_import import _delta_offset
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.jobs.spark_checkpoint import SparkCheckpoint
 from spark_ckpt.sources.base import open_source
@@ -89,9 +91,35 @@ def test_files_that_spark_has_read_are_not_read_again_and_all_others_are(tmp_pat
         rate.reader(rate.schema()).behind_files(read)
 
 
-def test_a_delta_offset_ahead_of_a_version_is_taken_and_one_in_the_middle_is_refused() -> None:
-    base = {"sourceVersion": 1, "reservoirId": "t", "reservoirVersion": 5, "index": -1, "isStartingVersion": False}
-    assert _delta_options("orders", base) == {"startingVersion": 5}
+def test_a_position_that_options_name_is_an_offset_that_needs_none_of_them(tmp_path: Path) -> None:
+    for value in range(3):
+        write_deltalake(tmp_path / "table", pa.table({"v": [value]}), mode="append")
+
+    def reader(**options: str) -> Any:
+        source = open_source("delta", {"path": str(tmp_path / "table"), **options}, None, f"{tmp_path}/meta", {})
+        return source.reader(source.schema())
+
+    def values(at: Any) -> list[int]:
+        fresh = reader()
+        end = fresh.latest(at, True)
+        return sorted(v for split in fresh.splits(at, end) for b in fresh.read(split) for v in b["v"].to_pylist())
+
+    assert values(reader(startingVersion="1").position()) == [1, 2]
+    assert values(reader().position()) == [0, 1, 2]
+
+
+def test_a_delta_offset_ahead_of_a_version_is_taken_and_one_in_the_middle_is_refused(tmp_path: Path) -> None:
+    for value in range(3):
+        write_deltalake(tmp_path / "table", pa.table({"v": [value]}), mode="append")
+    table = str(DeltaTable(tmp_path / "table").metadata().id)
+    base = {"sourceVersion": 1, "reservoirId": table, "reservoirVersion": 2, "index": -1, "isStartingVersion": False}
+    source = open_source("delta", {"path": str(tmp_path / "table")}, None, f"{tmp_path}/meta", {})
+    schema = source.schema()
+    for version, left in ((2, [2]), (3, [])):
+        reader = source.reader(schema)
+        at = _delta_offset("orders", {**base, "reservoirVersion": version}, {})
+        splits = reader.splits(at, reader.latest(at, True))
+        assert [v for split in splits for b in reader.read(split) for v in b["v"].to_pylist()] == left
     for other in ({"index": 3}, {"isStartingVersion": True}, {"index": 0, "isStartingVersion": True}):
-        with pytest.raises(InvalidInputError, match="in the middle of version 5"):
-            _delta_options("orders", {**base, **other})
+        with pytest.raises(InvalidInputError, match="in the middle of version 2"):
+            _delta_offset("orders", {**base, **other}, {})

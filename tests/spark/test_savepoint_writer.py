@@ -71,7 +71,8 @@ def test_a_changed_savepoint_is_another_one_and_the_job_goes_on_at_its_offsets(
 ) -> None:
     before = rows_of(taken, "totals")
     assert before == [("a", 2, 3), ("b", 1, 10), (None, 1, 5)]
-    writer = ckpt.savepoint_writer(totals(source, ckpt), taken)
+    query = totals(source, ckpt).writeStream.format("memory").outputMode("update").queryName("job")
+    writer = ckpt.savepoint_writer(query, taken)
     writer.patch("totals", spark.createDataFrame([(None, 7, 7), ("c", 1, 1)], TOTALS))
     writer.delete("totals", pa.table({"k": ["b"]}))
     made = writer.write(str(tmp_path / "made"))

@@ -37,6 +37,11 @@ _ANSWER = re.compile(r":?\s*<\?xml.*?<Code>(\w+)</Code>.*", re.DOTALL)
 """What a store answers in full: it may tell how the request was signed."""
 
 
+def ahead_of_version(table: str, changes: bool, version: int) -> dict[str, Any]:
+    """The offset of a stream that has read all in front of ``version`` of the table with the id ``table``."""
+    return Position(table, changes, version, False, version).offset()
+
+
 class DeltaSource(DataSource, UsesMetadata, OwnSchema):
     """Options, case-insensitive and by Delta's names: ``path`` (required), ``maxFilesPerTrigger`` (1000),
     ``maxBytesPerTrigger``, ``startingVersion``, ``startingTimestamp``, ``readChangeFeed``, ``ignoreDeletes``,

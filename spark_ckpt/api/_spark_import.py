@@ -39,7 +39,7 @@ def import_spark(
 def _import_state(writer: SavepointWriter, checkpoint: SparkCheckpoint) -> None:
     query, spark = writer.query, writer.spark
     uids = query.topology.in_plan
-    found = spark_operators(spark, checkpoint.location) if uids else []
+    found = spark_operators(spark, checkpoint.location) if checkpoint.keeps_state else []
     if len(found) != len(uids):
         raise InvalidInputError(
             f"expected the state of {len(uids)} operators, {', '.join(uids)}; found {len(found)} in Spark's "

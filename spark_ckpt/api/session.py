@@ -200,6 +200,7 @@ class CkptSession(Hinting):
         whose state and offsets the new one has where nothing else is said. Nothing is started, and ``from_`` is never
         changed::
 
+            totals = orders.groupBy("customer").count()
             writer = ckpt.savepoint_writer(totals).with_operator("totals", spark.read.parquet("/lake/totals"))
             writer.with_offsets("orders", startingOffsets='{"orders": {"0": 42}}').write("/savepoints/backfilled")
         """
@@ -242,6 +243,7 @@ class CkptSession(Hinting):
         uid, for sources other than files, Kafka and Delta (``{"readings": {"startingOffset": 42}}``). Raises
         ``InvalidInputError`` for what cannot be imported, by name::
 
+            totals = orders.groupBy("customer").count()
             ckpt.import_spark("/data/old/checkpoint", totals, "/data/savepoints/imported", outputMode="update")
         """
         writer = self.savepoint_writer(df, outputMode=outputMode, **options)

@@ -15,6 +15,8 @@ from spark_ckpt.jobs.spark_folder import Files
 from spark_ckpt.redaction import redact_url
 
 _VERSION = "v1"
+_STATE = ("state/0/_metadata", "state/0/_metadata/v2")
+"""What Spark tells of the first operator with state, by the format of its metadata."""
 _SOURCES = "sources"
 """Spark's own folder of what file sources have read."""
 
@@ -39,6 +41,11 @@ class SparkCheckpoint:
     def planned(self) -> bool:
         """Whether a further batch was planned, and perhaps written in part."""
         return any(name.isdigit() and int(name) > self.batch for name in self._files.names("offsets"))
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether an operator of the query does."""
+        return any(self._files.names(folder) for folder in _STATE)
 
     @property
     def watermark_ms(self) -> int:

@@ -61,8 +61,9 @@ def columns_of(function: AggregateFunction, uid: str, buffers: list[Buffer]) -> 
 def _made(uid: str, made_of: str, kind: str, fields: list[pa.Field], rest: Iterator[Buffer]) -> Made:
     if kind not in _MADE:
         raise InvalidInputError(
-            f"operator {uid!r}: what Spark keeps of {made_of} is not understood here; expected one of "
-            f"{', '.join(sorted(_MADE))}. Leave it out of the query, and add it behind the import: it begins empty then"
+            f"operator {uid!r}: what Spark keeps of {made_of} is not understood here, so it cannot be imported; "
+            f"expected only {', '.join(sorted(_MADE))}. Compute its state of the rows: `ckpt.savepoint_writer(...)"
+            f".bootstrap({uid!r}, rows)`"
         )
     names, maker = _MADE[kind](fields)
     taken = [buffer for _, buffer in zip(names, rest)]  # in this order, or one more is taken

@@ -96,12 +96,13 @@ class SparkState:
         function = self.node.function
         if function.families:
             raise InvalidInputError(
-                f"operator {self.uid!r}: what Spark keeps of {', '.join(function.families)} is not understood here. "
-                "Leave it out of the query, and add it behind the import: it begins empty then"
+                f"operator {self.uid!r}: what Spark keeps of {', '.join(function.families)} is not understood here, so "
+                f"the operator cannot be imported; compute its state of the rows: `ckpt.savepoint_writer(...)"
+                f".bootstrap({self.uid!r}, rows)`"
             )
         read = self._read()
-        values = columns_of(function, self.uid, buffers_of(F.col("value"), read.schema["value"].dataType))
         keys = self._keys(read)
+        values = columns_of(function, self.uid, buffers_of(F.col("value"), read.schema["value"].dataType))
         if isinstance(function, WindowedAggregate):
             kind = self._field(self.uid, function.window)
             end = _micros(keys[function.window], kind) + function.size_us

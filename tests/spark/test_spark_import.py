@@ -124,7 +124,7 @@ class Remember(StatefulProcessor):
         self.seen = handle.getListState("seen", "v long, text string")
         self.parity = handle.getMapState("parity", "odd boolean", "n long, last long")
 
-    def handleInputRows(self, key: Any, rows: Any, timers: Any) -> Any:
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
         for frame in rows:
             for value in frame["v"].dropna():
                 v = int(value)
@@ -133,11 +133,11 @@ class Remember(StatefulProcessor):
                 odd = (v % 2 == 1,)
                 n = self.parity.getValue(odd)[0] if self.parity.containsKey(odd) else 0
                 self.parity.updateValue(odd, (n + 1, v))
-        self.handle.registerTimer(timers.getCurrentWatermarkInMs() + 20_000)
+        self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 20_000)
         yield pd.DataFrame({"k": [key[0]], "value": [self._told()]})
 
-    def handleExpiredTimer(self, key: Any, timers: Any, expired: Any) -> Any:
-        yield pd.DataFrame({"k": [key[0]], "value": [f"timer {expired.getExpiryTimeInMs()} {self._told()}"]})
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        yield pd.DataFrame({"k": [key[0]], "value": [f"timer {expiredTimerInfo.getExpiryTimeInMs()} {self._told()}"]})
 
     def _told(self) -> str:
         total = self.total.get()[0] if self.total.exists() else None

@@ -18,7 +18,7 @@ OFTEN_ENOUGH = {
     "storage fails, and the query goes on": 15,
     "storage is slow": 500,
     "a write is torn": 15,
-    "half a record in checkpoints": 3,
+    "half a record in checkpoints": 2,
     "half a record in batches": 2,
     "half a record in generations": 2,
     "a sink refuses what is tried": 100,
@@ -39,6 +39,8 @@ OFTEN_ENOUGH = {
     "a set-back is followed: accept": 6,
     "a set-back is followed: restore": 4,
     "a set-back is followed: put back": 6,
+    "a job is rolled back": 30,
+    "a rollback is finished by the next one": 6,
 }
 """What schedules are there for, and how often it must really happen in 400 of them; `make simulate` tries 10,000."""
 SHARE = SEEDS / 400

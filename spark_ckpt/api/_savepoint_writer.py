@@ -8,8 +8,10 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from spark_ckpt.api._written_state import Bootstrapped, Kept, Rows, StateRows, positions
 from spark_ckpt.errors import InvalidInputError
@@ -114,6 +116,16 @@ class SavepointWriter(Hinting):
         owner = self._owner(uid)
         if uid != owner:
             raise InvalidInputError(f"split({uid!r}): expected an operator's uid, {owner!r}; all its tables are split")
+        keys = self._forms[owner].keys
+        # Not a projection: in front of one, Spark finds other columns for a filter.
+        only = StructType([f for f in columns_of(self._forms[owner]) if f.name in keys])
+        try:
+            self.spark.createDataFrame([], only).where(keep)
+        except AnalysisException as error:
+            raise InvalidInputError(
+                f"split({uid!r}): expected a condition over the key columns {list(keys)}, found one that Spark "
+                f"refuses: {str(error).splitlines()[0]}"
+            ) from None
         for table in [t for t in self.query.tables[owner] if t in self._tables]:
             self._put("split", table, self._rows(table).where(keep))
         return self
@@ -173,8 +185,6 @@ class SavepointWriter(Hinting):
         self._check_whole()
         target = Savepoint(path, self.query.config)
         draft = Draft(target, self._job(), self._source, {"steps": self._said, "for": self._topology().to_json()})
-        if draft.is_finished():
-            return target
         draft.begin()
         try:
             for table, rows in self._tables.items():
@@ -302,6 +312,10 @@ class SavepointWriter(Hinting):
         if isinstance(rows, pa.Table):
             rows = self.spark.createDataFrame(rows)
         elif not hasattr(rows, "isStreaming"):
+            if not hasattr(rows, "columns"):
+                raise InvalidInputError(
+                    f"expected rows as a DataFrame, an Arrow table or a pandas DataFrame, found {type(rows).__name__}"
+                )
             order = None if schema is None or set(schema.names) != set(rows.columns) else schema
             rows = self.spark.createDataFrame(rows if order is None else rows[order.names], order)
         if rows.isStreaming:

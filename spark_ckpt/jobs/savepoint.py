@@ -38,7 +38,7 @@ class Savepoint(Hinting):
     def __init__(self, path: str, config: JobConfig) -> None:
         self.store = RecordStore(path, config.storage_options(), Retry.of(config))
         self.path = self.store.url
-        self._config = config
+        self.config = config
 
     def __repr__(self) -> str:
         return f"Savepoint({redact_url(self.path)!r})"
@@ -112,7 +112,7 @@ class Savepoint(Hinting):
         """
         job, record = read_savepoint(self.store)
         mark = SavepointMark.of(job, record)
-        there = Savepoint(path, self._config)
+        there = Savepoint(path, self.config)
         if read_mark(there.store) == mark:
             return there
         claim(there.store, mark)

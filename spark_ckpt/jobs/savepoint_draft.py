@@ -25,10 +25,10 @@ from spark_ckpt.protocol.records import SAVEPOINT, CompletionRecord, TableRef, T
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.storage.content import TableContent, content_to_json
 from spark_ckpt.storage.delta_schema import to_delta_schema
-from spark_ckpt.storage.filesystem import Folder
-from spark_ckpt.storage.job_paths import SAVEPOINT_RECORD, JobPaths
+from spark_ckpt.storage.filesystem import Folder, normalize_url
+from spark_ckpt.storage.job_paths import JOB_RECORD, SAVEPOINT_RECORD, JobPaths
 from spark_ckpt.storage.manifest import StateManifest, read_manifest, write_manifest
-from spark_ckpt.storage.record_store import Exists
+from spark_ckpt.storage.record_store import Exists, RecordStore
 from spark_ckpt.storage.state_table import publish_written
 
 FIRST = 1
@@ -54,15 +54,26 @@ class Draft:
     def mark(self) -> SavepointMark:
         return SavepointMark(self.job, self.life, self.checkpoint)
 
-    def is_finished(self) -> bool:
-        """Whether the same call has made it already."""
-        return read_mark(self.target.store) == self.mark
-
     def begin(self) -> None:
-        """Claim the folder. Raises ``InvalidInputError`` if it is not free."""
-        claim(self.target.store, self.mark)
+        """Claim the folder. Raises ``InvalidInputError`` if it is not free: also where the same steps were finished, as
+        nobody can tell whether they had the same rows."""
+        store = self.target.store
+        if read_mark(store) == self.mark:
+            raise InvalidInputError(
+                f"{redact_url(store.url)} holds a finished savepoint of these steps, perhaps of other rows: use it, or "
+                "choose an empty folder (`spark-ckpt dispose` removes it)"
+            )
+        claim(store, self.mark, self._job_around())
         # Stopped from here on: the claim says what the files are, and the same call goes on.
         reach("written savepoint claimed")
+
+    def _job_around(self) -> str | None:
+        """The folder of a job that the target is in."""
+        dir = normalize_url(self.target.config.dir)
+        if not self.target.path.startswith(f"{dir}/"):
+            return None
+        job = f"{dir}/{self.target.path[len(dir) + 1 :].partition('/')[0]}"
+        return job if RecordStore(job, self.target.store.storage_options).exists(JOB_RECORD) else None
 
     def folder(self, table: str) -> Folder:
         """Of a state table."""

@@ -129,6 +129,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
         (lambda: writer.with_operator("totals", rows(f"{TOTALS}, x int")), "not of it: x"),
         (lambda: writer.with_operator("totals", rows("k string, n int, total long")), r"cast\('bigint'\)"),
         (lambda: writer.with_operator("totals", totals(source, ckpt)), "found a streaming one"),
+        (lambda: writer.with_operator("totals", 5), "found int"),
+        (lambda: writer.split("totals", "n = 1"), r"a condition over the key columns \['k'\]"),
         (lambda: writer.delete("totals", rows("n long")), r"expected the key columns \['k'\]"),
         (lambda: writer.with_offsets("order", {}), "expected one of"),
         (lambda: writer.with_offsets("files-0", nosuchoption="1"), "nosuchoption"),
@@ -140,6 +142,9 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     with pytest.raises(InvalidInputError, match=r"found 1 more rows for keys that have one.*groupBy\('k'\)"):
         writer.with_operator("totals", twice).write(str(tmp_path / "made"))
     assert not (tmp_path / "made").exists()
+    inside = f"{ckpt.config().dir}/{taken.summary()['job']}/made"
+    with pytest.raises(InvalidInputError, match="inside the job's own folder"):
+        ckpt.savepoint_writer(totals(source, ckpt), taken).write(inside)
 
 
 @pytest.mark.parametrize("place", ["written savepoint claimed", "written table published", "written state complete"])
@@ -162,7 +167,8 @@ def test_a_write_that_is_stopped_leaves_no_savepoint_and_the_same_calls_finish_i
     with pytest.raises(InvalidInputError, match="holds an unfinished savepoint"):
         writer().with_operator("totals", None).write(path)
     made = writer().write(path)
-    assert writer().write(path).record() == made.record()
+    with pytest.raises(InvalidInputError, match="holds a finished savepoint of these steps, perhaps of other rows"):
+        writer().write(path)
     assert made.verify() == []
     assert rows_of(made, "totals") == [("a", 1, 3), ("b", 2, 4)]
 

@@ -52,7 +52,7 @@ def _commits_first(right: Callable[..., Any]) -> Callable[..., Any]:
 
 def _show(world: Any, c: Committable) -> None:
     if c.data in world.sink.staged:
-        world.sink.publish("sabotage", c.sink, world.sink.staged.pop(c.data))
+        world.sink.publish("sabotage", c.sink, c.epoch, world.sink.staged.pop(c.data))
 
 
 def _taken_for_done(right: Callable[..., Any]) -> Callable[..., Any]:

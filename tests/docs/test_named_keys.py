@@ -29,7 +29,9 @@ OF_OTHERS = {
     "delta.enableChangeDataFeed",
 }  # fmt: skip
 """Spark's, Flink's, Kafka's and Delta's own, which pages name as such."""
-NO_OPTIONS = {"emit", "once", "column", "day", "n", "database", "foreachBatch"}
+NO_OPTIONS = {
+    "emit", "once", "column", "day", "n", "database", "foreachBatch", "of", "offsets", "files", "orderBy",
+}  # fmt: skip
 """Arguments of methods, columns of examples, folders, and the option of a source that a page makes."""
 
 

@@ -77,7 +77,7 @@ def positions(
 
     def made(path: str) -> Mapping[str, Any]:
         reader = opened(path).reader(node.schema)
-        return dict(reader.position() if files is None else reader.behind_files(files))
+        return dict(reader.starting_from("none") if files is None else reader.behind_files(files))
 
     opened(f"{config.dir}/_none")
     return made

@@ -74,7 +74,8 @@ class InnerReader:
 
     def starting_from(self, asked: str | Offset) -> Offset:
         """The offset that ``asked`` stands for: itself, or of ``"earliest"``, ``"latest"`` (behind what is there now)
-        or ``"none"`` (where the options say). Once, at a start that asks, by a reader for nothing else.
+        or ``"none"`` (where the options say). By a reader for nothing else: at a start that asks, and for a savepoint
+        that is written.
 
         Optional ``starting_from(asked)`` of the user's reader, which returns None for what it leaves to this method.
         Raises ``ConfigError`` for what is no offset of the source.
@@ -155,12 +156,6 @@ class InnerReader:
         """Whether nothing will ever come behind ``offset``. Optional ``finished(offset)`` of the user's reader."""
         finished = getattr(self._user_reader, "finished", None)
         return bool(finished(offset)) if callable(finished) else False
-
-    def position(self) -> Offset:
-        """Where a fresh job begins by the source's options, as an offset that needs none of them: for a savepoint that
-        is written. Optional ``position()`` of the user's reader; :meth:`initial` otherwise."""
-        position = getattr(self._user_reader, "position", None)
-        return _offset(position(), "position") if callable(position) else self.initial()
 
     def behind_files(self, files: Collection[str]) -> Offset:
         """Where the source stands when it has read these files and no others. Raises ``InvalidInputError`` for a source

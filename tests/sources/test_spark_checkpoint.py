@@ -104,8 +104,8 @@ def test_a_position_that_options_name_is_an_offset_that_needs_none_of_them(tmp_p
         end = fresh.latest(at, True)
         return sorted(v for split in fresh.splits(at, end) for b in fresh.read(split) for v in b["v"].to_pylist())
 
-    assert values(reader(startingVersion="1").position()) == [1, 2]
-    assert values(reader().position()) == [0, 1, 2]
+    assert values(reader(startingVersion="1").starting_from("none")) == [1, 2]
+    assert values(reader().starting_from("none")) == [0, 1, 2]
 
 
 def test_a_delta_offset_ahead_of_a_version_is_taken_and_one_in_the_middle_is_refused(tmp_path: Path) -> None:

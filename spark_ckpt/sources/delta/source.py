@@ -137,16 +137,14 @@ class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(BEGIN)
 
     def starting_from(self, asked: str | dict[str, Any]) -> dict[str, Any] | None:
-        if asked not in ("earliest", "latest"):
+        if asked not in ("earliest", "latest", "none"):
             return None
         with self._source.errors("looking where to begin"):
-            start = LATEST if asked == "latest" else None
-            options = {**self._source.parsed, "startingVersion": start, "startingTimestamp": None}
+            options = self._source.parsed
+            if asked != "none":
+                start = LATEST if asked == "latest" else None
+                options = {**options, "startingVersion": start, "startingTimestamp": None}
             return first_position(options, self._opened(), None).offset()
-
-    def position(self) -> dict[str, Any]:
-        with self._source.errors("looking for the first version"):
-            return first_position(self._source.parsed, self._opened(), None).offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         # Spark knows one limit; any but ReadAllAvailable stands for all of this source's options here.

@@ -31,7 +31,7 @@ def test_every_node_of_sparks_plans_is_named(nodes: set[str]) -> None:
 
 def test_every_name_is_one_of_sparks(nodes: set[str]) -> None:
     newer = NEW_IN_4_3 if pyspark.__version__ < "4.3" else frozenset()
-    assert named() - nodes == newer
+    assert named() - nodes <= newer, "some of them came with 4.2.1 already"
 
 
 def test_no_node_has_two_rows() -> None:

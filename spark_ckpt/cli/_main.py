@@ -7,7 +7,7 @@ storage is not as it should be (the message says what to do), 2 wrong usage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -251,9 +251,7 @@ def rollback(
     cannot go back keeps what it has: without --partial nothing is done then. Sinks and options are as with gc.
     """
     with errors():
-        found, left_out = open_job(dir, job, storage).with_recorded_sinks(_sink_options(option or ()), confirm or ())
-        for reason in left_out:
-            typer.secho(f"left out: {reason}", fg=typer.colors.YELLOW, err=True)
+        found = _with_recorded_sinks(open_job(dir, job, storage), option, confirm)
         done = found.rollback(checkpoint, partial, dry_run, force)
     typer.echo(f"{done}\n{'nothing was changed' if dry_run else 'done: the next start goes on from there'}")
 
@@ -305,9 +303,7 @@ def gc(
             found = found.with_sinks(sink, _sink_options(option or ()))
         else:
             found.require()
-            found, left_out = found.with_recorded_sinks(_sink_options(option or ()), confirm or ())
-            for reason in left_out:
-                typer.secho(f"left out: {reason}", fg=typer.colors.YELLOW, err=True)
+            found = _with_recorded_sinks(found, option, confirm)
         if others:
             staged = [f"{who} in sink {name}: {count}" for name, who, count in found.staged_by_others()]
         else:
@@ -328,6 +324,14 @@ def repair_history(dir: Dir, job: Name, storage: Storage = None) -> None:
 
 _savepoint_commands.add_to(app)
 _state_commands.add_to(app)
+
+
+def _with_recorded_sinks(job: Any, option: Sequence[str] | None, confirm: Sequence[str] | None) -> Any:
+    """The job with the sinks that its folder names; says which are left out."""
+    found, left_out = job.with_recorded_sinks(_sink_options(option or ()), confirm or ())
+    for reason in left_out:
+        typer.secho(f"left out: {reason}", fg=typer.colors.YELLOW, err=True)
+    return found
 
 
 def _sink_options(pairs: Sequence[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from spark_ckpt.jobs.spark_folder import SparkFolder
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir, sink_place
 from spark_ckpt.protocol.checkpoint_state import CheckpointState
 from spark_ckpt.protocol.leftovers import missing_batches, open_committables, split_batches
-from spark_ckpt.protocol.life import identity
+from spark_ckpt.protocol.life import identity, newest_decided
 from spark_ckpt.protocol.records import CommittedRecord, CompletionRecord
 from spark_ckpt.storage.filesystem import Folder, normalize_url
 from spark_ckpt.storage.job_paths import JobPaths, batch_of, checkpoint_of
@@ -91,10 +91,9 @@ class GarbageCollector:
             yield path, partial(store.read, path, "abandoned")
 
     def _missing_batches(self, done: list[CompletionRecord]) -> list[str]:
-        decided = [g for g in self.records.generations() if g.origin > 0]
-        if not decided:
+        newest = newest_decided(self.records.generations())
+        if newest is None:
             return []
-        newest = max(decided, key=lambda g: g.generation)
         try:
             at = SparkFolder(newest.spark_location, self.config).location()
             committed = at.committed if at.origin == newest.origin and at.committed is not None else -1
@@ -137,12 +136,12 @@ class GarbageCollector:
 
     def _locations(self) -> list[str]:
         """Spark's folders that the job left when its query changed: nothing goes on there any more."""
-        decided = self.records.decided()
-        if not decided:
+        newest = newest_decided(self.records.generations())
+        if newest is None:
             return []
         folder = Folder(self.records.paths.url, self.config.storage_options())
         found = [name for name in folder.folders() if JobPaths.is_spark(name)]
-        left = [name for name in found if normalize_url(f"{folder.url}/{name}") != decided[-1].spark_location]
+        left = [name for name in found if normalize_url(f"{folder.url}/{name}") != newest.spark_location]
         for name in left:
             folder.remove_all(name)
         return left

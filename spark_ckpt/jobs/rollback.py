@@ -17,10 +17,10 @@ from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.sink_records import recorded_ids
 from spark_ckpt.jobs.spec import SinkSpec
 from spark_ckpt.jobs.state import State
-from spark_ckpt.protocol.life import identity
+from spark_ckpt.protocol.life import UNMARKED, identity, life_of, newest_decided
 from spark_ckpt.protocol.records import UNDECIDED, CompletionRecord, GenerationRecord
 from spark_ckpt.protocol.recovery import AUTO, Refuse, SparkLocation, StartFacts
-from spark_ckpt.protocol.rollback import decide_rollback, newest_decided, roll_back, unfinished
+from spark_ckpt.protocol.rollback import decide_rollback, roll_back, unfinished
 from spark_ckpt.protocol.setback import shown_by
 from spark_ckpt.sinks.base import PastRows, TwoPhaseSink
 from spark_ckpt.types import CheckpointId
@@ -68,7 +68,7 @@ def plan_rollback(records: JobRecords, job: str, checkpoint: int, sinks: Mapping
     if isinstance(found, Refuse):
         raise found.error()
     _require_state(records, facts, found)
-    me = identity(job, _life(facts))
+    me = identity(job, life_of(facts.generations, facts.completions) or UNMARKED)
     had = (s for c in facts.completions for s in c.topology.sinks)
     named = dict.fromkeys([*had, *recorded_ids(records), *sinks])  # of the plain plugin only the latter are known
     there = shown_by(found, found.life, checkpoint in facts.committed, facts.abandoned)
@@ -136,7 +136,7 @@ def run_rollback(records: JobRecords, plan: Rollback, sinks: tuple[SinkSpec, ...
             "--partial (partial=True); else set these targets back yourself first"
         )
     io = JobIO(plan.job, records.config, sinks, read_facts=lambda g: _facts(records, g))
-    last = newest_decided(_facts(records, 0))
+    last = newest_decided(records.generations())
     assert last is not None  # it has a checkpoint
     claim = GenerationRecord(
         newest_generation(records) + 1,
@@ -156,7 +156,7 @@ def _facts(records: JobRecords, generation: int) -> StartFacts:
     open_triggers = records.recorded().open_triggers()  # before the completions, as a start reads them
     completions = tuple(records.completions())
     generations = tuple(g for g in records.generations() if g.generation != generation)
-    decided = max((g for g in generations if g.origin > 0), key=lambda g: g.generation, default=None)
+    decided = newest_decided(generations)
     if decided is None or not completions:
         raise InvalidInputError("expected a job with a completed checkpoint to roll back to, found none")
     return StartFacts(
@@ -171,11 +171,6 @@ def _facts(records: JobRecords, generation: int) -> StartFacts:
         damage=read_damage(records, generation, completions),
         abandoned=records.abandoned_pairs(),
     )
-
-
-def _life(facts: StartFacts) -> str:
-    newest = newest_decided(facts)
-    return newest.life if newest is not None else ""
 
 
 class AsOf(Hinting):

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from spark_ckpt.protocol._start_decision import AUTO, StartFacts
+from spark_ckpt.protocol.life import newest_decided
 from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, GenerationRecord
 from spark_ckpt.protocol.topology import Refuse
 
@@ -73,8 +74,7 @@ def as_empty(facts: StartFacts) -> StartFacts:
 
 def _begun(facts: StartFacts) -> GenerationRecord | None:
     """A start at this location that decided to give up an origin, and planned nothing since."""
-    decided = [g for g in facts.generations if g.origin > 0]
-    last = max(decided, key=lambda g: g.generation, default=None)
+    last = newest_decided(facts.generations)
     if last is None or last.gave_up is None or last.origin != last.generation:
         return None
     if last.spark_location != facts.location.path or facts.location.origin not in (None, last.gave_up):

@@ -20,6 +20,11 @@ def identity(job: str, life: str) -> str:
     return f"{job}@{life}" if life else job
 
 
+def newest_decided(generations: Iterable[GenerationRecord]) -> GenerationRecord | None:
+    """The start, or the rollback, that says where the job stands."""
+    return max((g for g in generations if g.origin > 0), key=lambda g: g.generation, default=None)
+
+
 def life_of(generations: Sequence[GenerationRecord], completions: Iterable[CompletionRecord]) -> str | None:
     """The life that a job's records belong to; None if there are none.
 

@@ -20,7 +20,7 @@ from spark_ckpt.protocol._fencing import fence_start, void_triggers
 from spark_ckpt.protocol._start_decision import StartFacts
 from spark_ckpt.protocol.checkpoint_state import uncommitted
 from spark_ckpt.protocol.damage import refuse_state
-from spark_ckpt.protocol.life import identity
+from spark_ckpt.protocol.life import identity, newest_decided
 from spark_ckpt.protocol.publish import by_sink
 from spark_ckpt.protocol.records import REFUSED, CompletionRecord, GenerationRecord, VoidRecord
 from spark_ckpt.protocol.steps import (
@@ -120,13 +120,8 @@ def _refuse_lost(facts: StartFacts, checkpoint: int) -> Refuse | None:
     )
 
 
-def newest_decided(facts: StartFacts) -> GenerationRecord | None:
-    """The start, or the rollback, that says where the job stands."""
-    return max((g for g in facts.generations if g.origin > 0), key=lambda g: g.generation, default=None)
-
-
 def unfinished(facts: StartFacts) -> GenerationRecord | None:
-    newest = newest_decided(facts)
+    newest = newest_decided(facts.generations)
     return newest if newest is not None and newest.to_set_back else None
 
 
@@ -146,7 +141,7 @@ def refuse_unfinished(facts: StartFacts) -> Refuse | None:
 def rolled_back(facts: StartFacts) -> tuple[CompletionRecord | None, Refuse] | None:
     """The checkpoint that the job stands at, and why a location with batches cannot be gone on with, if the newest
     decision is a rollback."""
-    newest = newest_decided(facts)
+    newest = newest_decided(facts.generations)
     if newest is None or newest.to_set_back is None:
         return None
     at = next((c for c in facts.completions if c.checkpoint == newest.restored_from), None)
@@ -161,7 +156,7 @@ def _decided(
     facts: StartFacts, claim: GenerationRecord, found: CompletionRecord, sinks: tuple[str, ...]
 ) -> GenerationRecord:
     """It stands in the line of starts, with what the last of them knew: the next one compares itself with that."""
-    last = newest_decided(facts)
+    last = newest_decided(facts.generations)
     assert last is not None  # it wrote the checkpoint
     return replace(
         last,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.execution.columns import quoted
 from spark_ckpt.protocol.migration import Add, BeginEmpty, Cast, Constant, Migration, Rename
 from spark_ckpt.protocol.rewriting import Rescale, Rewrite
 from spark_ckpt.protocol.source_starts import Moved

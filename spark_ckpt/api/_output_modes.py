@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.spark_errors import SORTING, RefusedAsInSparkError, no_such_mode, unsupported
+from spark_ckpt.execution.lineage import Lineage
+from spark_ckpt.execution.spark_errors import SORTING, RefusedAsInSparkError, no_such_mode, unsupported
 
 if TYPE_CHECKING:
-    from spark_ckpt.plan.lineage import OperatorNode
+    from spark_ckpt.execution.lineage import OperatorNode
 from spark_ckpt.api.writers import FILES, Request
-from spark_ckpt.plan.batch_functions import BatchFunction
-from spark_ckpt.plan.columns import is_case_sensitive
-from spark_ckpt.plan.key_columns import column_named
-from spark_ckpt.plan.spark_errors import ConfigRefusedAsInSparkError, IllegalAsInSparkError
+from spark_ckpt.execution.batch_functions import BatchFunction
+from spark_ckpt.execution.columns import is_case_sensitive
+from spark_ckpt.execution.spark_errors import ConfigRefusedAsInSparkError, IllegalAsInSparkError
+from spark_ckpt.operators.key_columns import column_named
 
 _FUNCTIONS = ("applyInPandasWithState", "applyInArrowWithState", "transformWithState", "transformWithStateInPandas")
 _CORRECTNESS = "spark.sql.streaming.statefulOperator.checkCorrectness.enabled"

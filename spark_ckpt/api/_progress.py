@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener, StreamingQueryProgress
 
+from spark_ckpt.execution.lineage import SPARK_STREAMS
 from spark_ckpt.jobs.batch_reports import Reported, reported, run_of
 from spark_ckpt.jobs.spec import RunSpec
-from spark_ckpt.plan.lineage import SPARK_STREAMS
 from spark_ckpt.sources.spark_stream import is_control, is_ours
 
 if TYPE_CHECKING:

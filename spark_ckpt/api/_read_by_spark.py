@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.plan.chain import StreamRows
-from spark_ckpt.plan.spark_stream_rows import SparkStreamMaker, spark_stream_rows
+from spark_ckpt.execution.chain import StreamRows
+from spark_ckpt.execution.spark_stream_rows import SparkStreamMaker, spark_stream_rows
 from spark_ckpt.sources.base import KNOWN_SOURCES
 from spark_ckpt.sources.spark_file_options import FILE_FORMATS, OURS_ALONE
 

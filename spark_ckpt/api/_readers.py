@@ -10,8 +10,8 @@ from pyspark.sql.streaming import DataStreamReader
 from pyspark.sql.types import StructType, VariantType, YearMonthIntervalType
 
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.plan.refused_types import has_type, refuse_unread
-from spark_ckpt.plan.spark_errors import no_schema
+from spark_ckpt.execution.refused_types import has_type, refuse_unread
+from spark_ckpt.execution.spark_errors import no_schema
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.sources.file_text import check_schema
 from spark_ckpt.sources.spark_file_options import OnlySparkReadsError, files_options

@@ -15,14 +15,14 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.api._written_state import Bootstrapped, Kept, Rows, StateRows, positions
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.execution.columns import quoted
+from spark_ckpt.execution.rewriting import merged_watermarks
+from spark_ckpt.execution.start import StartRequest, query_state
+from spark_ckpt.execution.state_bootstrap import Bootstrap
+from spark_ckpt.execution.state_writing import Written, check_columns, columns_of, write_state_table
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs.savepoint import Savepoint
 from spark_ckpt.jobs.savepoint_draft import Draft
-from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.rewriting import merged_watermarks
-from spark_ckpt.plan.start import StartRequest, query_state
-from spark_ckpt.plan.state_bootstrap import Bootstrap
-from spark_ckpt.plan.state_writing import Written, check_columns, columns_of, write_state_table
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.protocol.records import Topology
 from spark_ckpt.protocol.source_offset import SourcePosition

@@ -9,10 +9,10 @@ from typing import Any
 
 from spark_ckpt.api._savepoint_writer import SavepointWriter
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.execution.lineage import SourceNode
+from spark_ckpt.execution.spark_state import SparkState, spark_checkpoint, spark_operators
 from spark_ckpt.jobs.savepoint import Savepoint
 from spark_ckpt.jobs.spark_checkpoint import SparkCheckpoint
-from spark_ckpt.plan.lineage import SourceNode
-from spark_ckpt.plan.spark_state import SparkState, spark_checkpoint, spark_operators
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.sources.delta.source import ahead_of_version
 

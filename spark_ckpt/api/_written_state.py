@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from spark_ckpt.api.state import CkptState
 from spark_ckpt.config_values import option_text
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.execution.lineage import SourceNode
+from spark_ckpt.execution.state_bootstrap import Bootstrap
 from spark_ckpt.jobs.savepoint import Savepoint
-from spark_ckpt.plan.lineage import SourceNode
-from spark_ckpt.plan.state_bootstrap import Bootstrap
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.storage.job_paths import JobPaths
 

@@ -9,17 +9,17 @@ from pyspark.errors import StreamingQueryException
 
 from spark_ckpt.api._progress import with_reports
 from spark_ckpt.errors import CheckpointFailedError, CkptError, InvalidInputError
+from spark_ckpt.execution.batch_functions import delivery_error
 from spark_ckpt.hints import missing
 from spark_ckpt.jobs.batch_reports import reported
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.requests import ask
-from spark_ckpt.plan.batch_functions import delivery_error
 from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-    from spark_ckpt.plan.start import Running
+    from spark_ckpt.execution.start import Running
 
 _SAVEPOINT_TIMEOUT_S = 600.0
 _LONG_S = 10.0

@@ -26,19 +26,19 @@ from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, set_option
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.execution.chain import Chain, Recipe
+from spark_ckpt.execution.columns import refuse_repeated, refuse_reserved
+from spark_ckpt.execution.lineage import Lineage, SourceNode
+from spark_ckpt.execution.refused_types import refuse_unread
+from spark_ckpt.execution.session_confs import all_confs
+from spark_ckpt.execution.spark_errors import check_path, not_expected, path_not_found
+from spark_ckpt.execution.spark_stream_rows import SparkStreamMaker
+from spark_ckpt.execution.start import plan_restore
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.savepoint import Savepoint
 from spark_ckpt.plan.analysed.leaves import Stream
-from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.columns import refuse_repeated, refuse_reserved
 from spark_ckpt.plan.front_door import front_door, translated
-from spark_ckpt.plan.lineage import Lineage, SourceNode
-from spark_ckpt.plan.refused_types import refuse_unread
-from spark_ckpt.plan.session_confs import all_confs
-from spark_ckpt.plan.spark_errors import check_path, not_expected, path_not_found
-from spark_ckpt.plan.spark_stream_rows import SparkStreamMaker
-from spark_ckpt.plan.start import plan_restore
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.base import open_source
 from spark_ckpt.sources.spark_file_options import FILE_FORMATS, OnlySparkReadsError

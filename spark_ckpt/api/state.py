@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.execution.rewriting import state_frame
 from spark_ckpt.jobs.rollback import AsOf
 from spark_ckpt.jobs.state import State
-from spark_ckpt.plan.rewriting import state_frame
 from spark_ckpt.storage.filesystem import Folder
 
 if TYPE_CHECKING:

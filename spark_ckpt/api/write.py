@@ -23,10 +23,10 @@ from spark_ckpt.api.writers import (
 from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text, set_option
 from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.execution.spark_errors import IllegalAsInSparkError, check_path, check_writer, unsupported
+from spark_ckpt.execution.start import StartRequest, plan_restore, start_query
 from spark_ckpt.hints import Hinting
 from spark_ckpt.plan.front_door import translated
-from spark_ckpt.plan.spark_errors import IllegalAsInSparkError, check_path, check_writer, unsupported
-from spark_ckpt.plan.start import StartRequest, plan_restore, start_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

@@ -14,8 +14,8 @@ from pyspark.sql.types import BooleanType, DoubleType, FloatType, TimestampNTZTy
 
 from spark_ckpt.config_values import FLAG, count
 from spark_ckpt.errors import ConfigError, InvalidInputError
-from spark_ckpt.plan.batch_functions import CALLED, BatchFunction, copied
-from spark_ckpt.plan.columns import free, is_repeated, quoted, refuse_repeated
+from spark_ckpt.execution.batch_functions import CALLED, BatchFunction, copied
+from spark_ckpt.execution.columns import free, is_repeated, quoted, refuse_repeated
 from spark_ckpt.runtime.delivered import EachRow
 
 Request = tuple[Any, dict[str, Any]]

@@ -22,12 +22,12 @@ from pyspark.sql.types import StructType
 from spark_ckpt.api.writers import in_our_terms, sink_named
 from spark_ckpt.config import PREFIX, STORAGE, JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.execution.batch_functions import BatchFunction
+from spark_ckpt.execution.session_confs import session_location
 from spark_ckpt.jobs.spark_folder import one_spelling
 from spark_ckpt.jobs.spec import SinkSpec, SourceSpec, asked_for, job_url, with_absolute_dir
 from spark_ckpt.jobs.start import checked_sinks
 from spark_ckpt.names import checked_name
-from spark_ckpt.plan.batch_functions import BatchFunction
-from spark_ckpt.plan.session_confs import session_location
 from spark_ckpt.sinks.base import TwoPhaseSink
 from spark_ckpt.sinks.registry import sink_names
 from spark_ckpt.sources.spark_file_options import FILE_FORMATS, files_options

@@ -1,3 +1,1 @@
-"""From recipes to a Spark plan, and its start. Driver."""
-
-from __future__ import annotations
+"""What users wrote, translated: Spark's analysed plans and the relations of Spark Connect. Driver."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from spark_ckpt.plan._own_operators import Groups
+from spark_ckpt.operators.own_operators import Groups
 from spark_ckpt.plan.analysed.leaves import Stream
 from spark_ckpt.plan.analysed.translate import Translated
 

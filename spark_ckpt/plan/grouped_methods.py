@@ -12,12 +12,12 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._groups import rules_of
-from spark_ckpt.plan._own_operators import Groups
-from spark_ckpt.plan._top_rows import FirstRows, ordering, top_n
-from spark_ckpt.plan.columns import is_case_sensitive, listed, refuse_repeated
+from spark_ckpt.execution.columns import is_case_sensitive, listed, refuse_repeated
+from spark_ckpt.operators.groups import rules_of
+from spark_ckpt.operators.key_columns import arrow_columns, column_named, is_key, stored, written
+from spark_ckpt.operators.own_operators import Groups
+from spark_ckpt.operators.top_rows import FirstRows, ordering, top_n
 from spark_ckpt.plan.front_door import groups_of
-from spark_ckpt.plan.key_columns import arrow_columns, column_named, is_key, stored, written
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.aggregates.function import AggregateFunction
 from spark_ckpt.state.functions.arrow_function import ArrowStateFunction

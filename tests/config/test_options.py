@@ -12,9 +12,9 @@ from spark_ckpt.api.session import lane_count
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.execution.lineage import Lineage
+from spark_ckpt.execution.start import Running
 from spark_ckpt.plain._options import job_of, source_of
-from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.start import Running
 from spark_ckpt.redaction import secret_values
 from spark_ckpt.sinks._options import SinkOptions
 from spark_ckpt.sinks.files import FilesSink

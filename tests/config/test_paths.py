@@ -12,10 +12,10 @@ from deltalake import DeltaTable, QueryBuilder
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError
+from spark_ckpt.execution.session_confs import spark_path
 from spark_ckpt.jobs.spark_folder import one_spelling
 from spark_ckpt.jobs.spec import with_absolute_dir
 from spark_ckpt.jobs.start import checked_sinks
-from spark_ckpt.plan.session_confs import spark_path
 from spark_ckpt.sinks.registry import create_sink
 from tests.storage.whole_job import OUTPUT, WholeJob
 

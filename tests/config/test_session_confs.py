@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from spark_ckpt.plan.session_confs import SessionConfs
+from spark_ckpt.execution.session_confs import SessionConfs
 
 
 class Conf(dict[str, str]):

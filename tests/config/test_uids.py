@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from spark_ckpt.errors import TopologyError
-from spark_ckpt.plan._build import name_operators, name_sources, query_topology
-from spark_ckpt.plan.lineage import Lineage, OperatorNode, SourceNode, in_plan_order
+from spark_ckpt.execution.build import name_operators, name_sources, query_topology
+from spark_ckpt.execution.lineage import Lineage, OperatorNode, SourceNode, in_plan_order
 from spark_ckpt.state.lsm.layout import StateLayout
 
 LAYOUT = StateLayout(pa.schema([("k", pa.int64())]), pa.schema([("n", pa.int64())]))

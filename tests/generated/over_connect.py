@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan._plan_text import plan_nodes
+from spark_ckpt.execution.plan_text import plan_nodes
 from tests.generated import by_value
 from tests.generated.bundles import check_bundle, say
 from tests.generated.lab import Lab

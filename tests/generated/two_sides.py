@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 import spark_ckpt
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.spark_errors import RefusedAsInSparkError
+from spark_ckpt.execution.spark_errors import RefusedAsInSparkError
 from tests.generated import query_rows
 from tests.generated.expressions import quoted
 from tests.generated.query_functions import NAMES

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_ckpt.errors import ConfigError, ControlColumnsError, InvalidInputError
-from spark_ckpt.plan.columns import refuse_reserved
+from spark_ckpt.execution.columns import refuse_reserved
 from spark_ckpt.sinks.kafka._rows import refuse_topic
 from spark_ckpt.sinks.kafka._settings import LEDGER, read_settings
 from spark_ckpt.sinks.registry import create_sink

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError, TopologyError
-from spark_ckpt.plan._aggregate_kinds import KINDS, REFUSED
+from spark_ckpt.operators.aggregate_kinds import KINDS, REFUSED
 from tests.spark.conftest import Input, Job, named, ordered
 
 NewInput = Callable[[str, str], Input]

@@ -14,8 +14,8 @@ from pyspark.sql import types as T
 import spark_ckpt
 from spark_ckpt import agg
 from spark_ckpt.errors import TopologyError
-from spark_ckpt.plan._aggregate_kinds import KINDS
-from spark_ckpt.plan._build import name_operators, name_sources, query_topology
+from spark_ckpt.execution.build import name_operators, name_sources, query_topology
+from spark_ckpt.operators.aggregate_kinds import KINDS
 from spark_ckpt.plan.front_door import translated
 from spark_ckpt.protocol.topology import Refuse, fit_topology
 from tests.spark.conftest import Job

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._event_time import event_times
+from spark_ckpt.execution.event_time import event_times
 from spark_ckpt.plan.analysed.translate import translated
 from tests.spark.conftest import Input, Job, named, ordered, rows_of_spark
 

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan.session_confs import all_confs
+from spark_ckpt.execution.session_confs import all_confs
 from tests.spark.conftest import Input, Job, named, ordered, rows_of_spark
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

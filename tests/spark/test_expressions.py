@@ -17,9 +17,9 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import ExpressionError
+from spark_ckpt.execution.lineage import Stays
 from spark_ckpt.expressions.evaluate import CHOOSING, FUNCTIONS
 from spark_ckpt.expressions.tree import calls
-from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.state.ipc import nullable_type
 from tests.generated.typed_expressions import Writer, rows, shown
 from tests.spark.in_arrow import in_arrow

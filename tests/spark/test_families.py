@@ -17,8 +17,8 @@ from pyspark import TaskContext
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import TopologyError
+from spark_ckpt.execution.lineage import Lineage, OperatorNode
 from spark_ckpt.jobs.spec import RunSpec
-from spark_ckpt.plan.lineage import Lineage, OperatorNode
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.aligner import AlignerState
 from spark_ckpt.protocol.records import Topology

@@ -12,11 +12,11 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from spark_ckpt.execution.lineage import Stays
 from spark_ckpt.expressions.time_texts import TimeTexts
 from spark_ckpt.formats._json_decode import JsonDecoder
 from spark_ckpt.formats._json_plain import Rules
 from spark_ckpt.formats.formats import FormatSpec
-from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.sources._convert import arrow_schema
 from spark_ckpt.sources.ddl import parse_ddl
 from tests.formats.json_records import NASTY, SCHEMA

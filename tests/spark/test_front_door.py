@@ -21,8 +21,9 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from spark_ckpt import agg
 from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.execution.lineage import Leaves
 from spark_ckpt.plan.analysed.ledger import LEDGER, How, entry_of
-from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves, kind_of_expression
+from spark_ckpt.plan.analysed.ledger_of_expressions import kind_of_expression
 from spark_ckpt.plan.analysed.translate import HANDLERS, translated
 from spark_ckpt.plan.analysed.uids import with_uid
 from spark_ckpt.plan.grouped_methods import aggregate, applyInArrowWithState, topN

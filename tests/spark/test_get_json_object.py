@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from spark_ckpt.execution.lineage import Stays
 from spark_ckpt.formats.get_json_object import GetJsonObject
-from spark_ckpt.plan.lineage import Stays
 from tests.generated.json_texts import NUMBERS, TEXTS, JsonWriter
 from tests.spark.in_arrow import in_arrow
 

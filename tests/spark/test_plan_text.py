@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_ckpt.plan._plan_text import parse
+from spark_ckpt.execution.plan_text import parse
 from spark_ckpt.plan.relations._text_check import computed_control_column
 
 PLAN = """\

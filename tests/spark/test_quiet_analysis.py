@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan.spark_errors import _LOGGERS
+from spark_ckpt.execution.spark_errors import _LOGGERS
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_ckpt.plan.session_confs import SessionConfs
+from spark_ckpt.execution.session_confs import SessionConfs
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 

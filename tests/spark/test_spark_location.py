@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 import spark_ckpt
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError
-from spark_ckpt.plan._spark_location import HadoopFolder, spark_location
+from spark_ckpt.execution._spark_location import HadoopFolder, spark_location
 from tests.s3_server import SECRET, shared_s3
 
 

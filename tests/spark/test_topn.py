@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError, TopologyError
-from spark_ckpt.plan._top_rows import ordering
+from spark_ckpt.operators.top_rows import ordering
 from spark_ckpt.sinks import memory
 from tests.spark.conftest import Input, Job, ordered
 

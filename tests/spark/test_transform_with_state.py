@@ -22,7 +22,7 @@ from pyspark.sql.types import Row
 
 import spark_ckpt
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._functions_with_state import check_timer_method
+from spark_ckpt.operators.functions_with_state import check_timer_method
 from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from spark_ckpt.api._migrations import Migrations, StateMigration, moved
-from spark_ckpt.plan._build import query_topology
-from spark_ckpt.plan._keyed_operator import addable
-from spark_ckpt.plan.lineage import Lineage, OperatorNode
+from spark_ckpt.execution.build import query_topology
+from spark_ckpt.execution.lineage import Lineage, OperatorNode
+from spark_ckpt.operators.keyed_operator import addable
 from spark_ckpt.protocol.evolution import carried_over
 from spark_ckpt.protocol.migration import migrated, restored_table
 from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from spark_ckpt.plan._functions_with_state import variables_of
+from spark_ckpt.operators.functions_with_state import variables_of
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.state.functions.base import CallContext, Touched

@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED, OF_DOUBLES
-from spark_ckpt.plan._calls import Call
-from spark_ckpt.plan._forms import VALUE, Form, Listing, Order, each_within_structs, names, weighed
-from spark_ckpt.plan._java_classes import EXPRESSION_UTILS, attribute_id, class_name, java_class, to_seq
+from spark_ckpt.execution.java_classes import EXPRESSION_UTILS, attribute_id, class_name, java_class, to_seq
+from spark_ckpt.operators.aggregate_kinds import KINDS, LISTED, OF_DOUBLES
+from spark_ckpt.operators.calls import Call
+from spark_ckpt.operators.forms import VALUE, Form, Listing, Order, each_within_structs, names, weighed
 from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.plan.analysed.ledger_of_expressions import Where, kind_of_expression
 
@@ -25,7 +25,7 @@ JavaObject = Any
 
 class ClassicExpressions:
     """Those of an ``Aggregate`` node over ``df``, whose columns have names of their own. See
-    :class:`spark_ckpt.plan._aggregates.Expressions`."""
+    :class:`spark_ckpt.operators.aggregates.Expressions`."""
 
     def __init__(self, df: SparkDF, grouping: list[JavaObject], results: list[JavaObject]) -> None:
         self.names = [str(e.name()) for e in results]

@@ -13,12 +13,13 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import types as T
 
-from spark_ckpt.plan._aggregates import Split, split_aggregates
-from spark_ckpt.plan._groups import Grouped, InSessions, Windowed, kept, key_names
-from spark_ckpt.plan._handlers import refuse_pivoted_updates, sessions_of_sets_refused
-from spark_ckpt.plan._java_classes import attribute_id, frame_of
-from spark_ckpt.plan._walks import own_names
-from spark_ckpt.plan._windows import the_session
+from spark_ckpt.execution.java_classes import attribute_id, frame_of
+from spark_ckpt.operators.aggregates import Split, split_aggregates
+from spark_ckpt.operators.groups import Grouped, InSessions, Windowed, kept, key_names
+from spark_ckpt.operators.handlers import refuse_pivoted_updates, sessions_of_sets_refused
+from spark_ckpt.operators.key_columns import check_key
+from spark_ckpt.operators.walks import own_names
+from spark_ckpt.operators.windows import the_session
 from spark_ckpt.plan.analysed._aggregate_calls import ClassicExpressions
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
@@ -38,7 +39,6 @@ from spark_ckpt.plan.analysed._sessions import NodeSession, in_sessions, session
 from spark_ckpt.plan.analysed._time_windows import NodeWindow, directly_below, window_of, windowed, with_starts
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import seq_items
-from spark_ckpt.plan.key_columns import check_key
 
 SparkDF = Any
 JavaObject = Any

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spark_ckpt.plan._java_classes import attribute_id, to_seq
+from spark_ckpt.execution.java_classes import attribute_id, to_seq
 from spark_ckpt.plan.analysed._nodes import (
     all_of,
     expression_class,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._java_classes import class_name, to_seq
+from spark_ckpt.execution.java_classes import class_name, to_seq
 from spark_ckpt.plan.analysed._udf_plan import PlanRewriter, items_of, seq_items
 from spark_ckpt.plan.analysed.ledger_of_expressions import Where, classes_by, kind_of_expression
 

@@ -17,10 +17,12 @@ import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
+from spark_ckpt.execution.java_classes import attribute_id, is_a
+from spark_ckpt.execution.lineage import Leaves, Stays
+from spark_ckpt.execution.refused_types import has_repeated_fields
 from spark_ckpt.expressions import rules
 from spark_ckpt.expressions.tree import Call, Input, Literal, Tree
 from spark_ckpt.formats.from_json import FromJson
-from spark_ckpt.plan._java_classes import attribute_id, is_a
 from spark_ckpt.plan.analysed._json_in_arrow import (
     CONFS,
     OF_TEXTS,
@@ -32,9 +34,6 @@ from spark_ckpt.plan.analysed._json_in_arrow import (
     text_reading,
 )
 from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
-from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
-from spark_ckpt.plan.lineage import Stays
-from spark_ckpt.plan.refused_types import has_repeated_fields
 from spark_ckpt.runtime.expressions import Compute, Keep
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.state.ipc import nullable_type

@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from spark_ckpt.plan._java_classes import CATALYST, EXPRESSION_UTILS, OPTION, attribute_id, frame_of, java_class
-from spark_ckpt.plan._join_conditions import JoinedSides, Operands, SplitCondition
-from spark_ckpt.plan._join_rules import LEFT, RIGHT, Bound, Times
+from spark_ckpt.execution.java_classes import CATALYST, EXPRESSION_UTILS, OPTION, attribute_id, frame_of, java_class
+from spark_ckpt.operators.join_conditions import JoinedSides, Operands, SplitCondition
+from spark_ckpt.operators.join_rules import LEFT, RIGHT, Bound, Times
 from spark_ckpt.plan.analysed._in_arrow import RowColumns, StaysError, Trees
 from spark_ckpt.plan.analysed._nodes import Rows, column_of, expression_class, kind_of, parts_of, relation, type_of
 from spark_ckpt.plan.analysed._udf_plan import NodeCopies, items_of, seq_items

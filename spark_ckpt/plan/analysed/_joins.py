@@ -13,11 +13,13 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan import _stream_joins as joins
-from spark_ckpt.plan._handlers import static_join_refused
-from spark_ckpt.plan._java_classes import OPTION, attribute_id, frame_of, java_class
-from spark_ckpt.plan._join_rules import join_kind
-from spark_ckpt.plan._walks import own_names
+from spark_ckpt.execution.chain import Chain, Recipe
+from spark_ckpt.execution.java_classes import OPTION, attribute_id, frame_of, java_class
+from spark_ckpt.execution.lineage import Leaves, Stays
+from spark_ckpt.operators import stream_joins as joins
+from spark_ckpt.operators.handlers import static_join_refused
+from spark_ckpt.operators.join_rules import join_kind
+from spark_ckpt.operators.walks import own_names
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._in_arrow import RowColumns, StaysError
 from spark_ckpt.plan.analysed._join_conditions import NodeCondition, NodeSides
@@ -36,9 +38,6 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._static_in_arrow import StaticPlace, check_types, join_columns
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
-from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.lineage import Stays
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.runtime.static_join import ANTI, INNER, LEFT, SEMI, JoinColumns
 from spark_ckpt.types import CONTROL_COLUMNS

@@ -12,8 +12,9 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan._handlers import lateral_join_refused
-from spark_ckpt.plan._java_classes import OPTION, frame_of, java_class, to_seq
+from spark_ckpt.execution.java_classes import OPTION, frame_of, java_class, to_seq
+from spark_ckpt.execution.lineage import Leaves, Stays
+from spark_ckpt.operators.handlers import lateral_join_refused
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
@@ -31,8 +32,6 @@ from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._rules import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import NodeCopies, items_of, seq_items
-from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
-from spark_ckpt.plan.lineage import Stays
 
 JavaObject = Any
 

@@ -10,7 +10,8 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import types as T
 
-from spark_ckpt.plan._java_classes import (
+from spark_ckpt.execution.chain import StreamRows
+from spark_ckpt.execution.java_classes import (
     CATALYST,
     EXPRESSION_UTILS,
     OPTION,
@@ -21,7 +22,6 @@ from spark_ckpt.plan._java_classes import (
     tree_node_tag,
 )
 from spark_ckpt.plan.analysed._udf_plan import seq_items
-from spark_ckpt.plan.chain import StreamRows
 from spark_ckpt.types import CTL, TAG
 
 SparkDF = Any

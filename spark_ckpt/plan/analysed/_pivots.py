@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan._java_classes import OPTION, attribute_id, frame_of, java_class, to_seq
+from spark_ckpt.execution.java_classes import OPTION, attribute_id, frame_of, java_class, to_seq
 from spark_ckpt.plan.analysed._nodes import expression_class, kind_of, output_of, relation, resolved
 from spark_ckpt.plan.analysed._rules import folded
 from spark_ckpt.plan.analysed._translation import Translation

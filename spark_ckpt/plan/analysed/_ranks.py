@@ -15,9 +15,12 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._java_classes import attribute_id, frame_of
-from spark_ckpt.plan._top_rows import FirstRows, first_rows_of_keys
-from spark_ckpt.plan._walks import own_names
+from spark_ckpt.execution.columns import free
+from spark_ckpt.execution.java_classes import attribute_id, frame_of
+from spark_ckpt.execution.spark_errors import no_window_function
+from spark_ckpt.operators.key_columns import stored_name
+from spark_ckpt.operators.top_rows import FirstRows, first_rows_of_keys
+from spark_ckpt.operators.walks import own_names
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     kind_of,
@@ -35,9 +38,6 @@ from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
 from spark_ckpt.plan.analysed._updates import merged_by
 from spark_ckpt.plan.analysed.ledger_of_expressions import classes_by, says_of
-from spark_ckpt.plan.columns import free
-from spark_ckpt.plan.key_columns import stored_name
-from spark_ckpt.plan.spark_errors import no_window_function
 from spark_ckpt.state.topn.ordering import OrderBy
 
 JavaObject = Any

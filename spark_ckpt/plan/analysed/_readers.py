@@ -14,14 +14,16 @@ from pyspark.sql import types as T
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan import _batch_groups as groups
-from spark_ckpt.plan import _functions_with_state as with_state
-from spark_ckpt.plan import _handlers as handlers
-from spark_ckpt.plan._batch_groups import PORTIONS, STATIC_FIRST, StreamSide, TableSide, UserFunction
-from spark_ckpt.plan._distinct import DROP_DUPLICATES, WITHIN
-from spark_ckpt.plan._functions_with_state import Processor, StateFunction
-from spark_ckpt.plan._java_classes import attribute_id, frame_of, java_class, to_seq
-from spark_ckpt.plan._walks import own_names
+from spark_ckpt.execution.columns import refuse_reserved
+from spark_ckpt.execution.java_classes import attribute_id, frame_of, java_class, to_seq
+from spark_ckpt.execution.spark_errors import unsupported
+from spark_ckpt.operators import batch_groups as groups
+from spark_ckpt.operators import functions_with_state as with_state
+from spark_ckpt.operators import handlers
+from spark_ckpt.operators.batch_groups import PORTIONS, STATIC_FIRST, StreamSide, TableSide, UserFunction
+from spark_ckpt.operators.distinct import DROP_DUPLICATES, WITHIN
+from spark_ckpt.operators.functions_with_state import Processor, StateFunction
+from spark_ckpt.operators.walks import own_names
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
@@ -38,8 +40,6 @@ from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._rules import applied
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import seq_items
-from spark_ckpt.plan.columns import refuse_reserved
-from spark_ckpt.plan.spark_errors import unsupported
 from spark_ckpt.runtime.batch_groups import BY
 from spark_ckpt.types import TAG
 

@@ -11,10 +11,12 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_ckpt.plan._aggregate_kinds import refuse_by_order
-from spark_ckpt.plan._handlers import drawn
-from spark_ckpt.plan._java_classes import frame_of, to_seq
-from spark_ckpt.plan._walks import Over
+from spark_ckpt.execution.chain import Chain, Recipe, StreamRows
+from spark_ckpt.execution.java_classes import frame_of, to_seq
+from spark_ckpt.execution.lineage import Leaves, Stays, place_of_rows
+from spark_ckpt.operators.aggregate_kinds import refuse_by_order
+from spark_ckpt.operators.handlers import drawn
+from spark_ckpt.operators.walks import Over
 from spark_ckpt.plan.analysed._control_rows import ControlColumns, carried
 from spark_ckpt.plan.analysed._generators import asked_for_data_rows, for_control_rows, refuse_generator
 from spark_ckpt.plan.analysed._in_arrow import RowColumns, StaysError, computed, kept
@@ -37,9 +39,6 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._rules import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import NodeCopies, for_data_rows, items_of, seq_items
-from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
-from spark_ckpt.plan.chain import Chain, Recipe, StreamRows
-from spark_ckpt.plan.lineage import Stays, place_of_rows
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import with_control
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_ckpt.plan._java_classes import CATALYST, OPTION, java_class, to_seq
+from spark_ckpt.execution.java_classes import CATALYST, OPTION, java_class, to_seq
+from spark_ckpt.execution.spark_errors import unsupported
 from spark_ckpt.plan.analysed._nodes import (
     OWN,
     all_of,
@@ -28,7 +29,6 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.plan.analysed.ledger import How, entry_of
-from spark_ckpt.plan.spark_errors import unsupported
 
 JavaObject = Any
 

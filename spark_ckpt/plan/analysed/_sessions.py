@@ -9,11 +9,11 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from spark_ckpt.plan._event_time import simple_ms
-from spark_ckpt.plan._groups import InSessions
-from spark_ckpt.plan._java_classes import attribute_id
-from spark_ckpt.plan._walks import python_step
-from spark_ckpt.plan._windows import WINDOW_KEYS, Session, session_times
+from spark_ckpt.execution.event_time import simple_ms
+from spark_ckpt.execution.java_classes import attribute_id
+from spark_ckpt.operators.groups import InSessions
+from spark_ckpt.operators.walks import python_step
+from spark_ckpt.operators.windows import WINDOW_KEYS, Session, session_times
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     fields_of,

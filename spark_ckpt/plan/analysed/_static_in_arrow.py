@@ -20,13 +20,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.types import StructType
 
+from spark_ckpt.execution.chain import Chain
+from spark_ckpt.execution.lineage import Leaves, Place, Stays
 from spark_ckpt.expressions.tree import Call, Tree
 from spark_ckpt.plan.analysed._in_arrow import RowColumns, StaysError, Trees, arrow_type
 from spark_ckpt.plan.analysed._nodes import parts_of, walk
 from spark_ckpt.plan.analysed._udf_plan import items_of
-from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
-from spark_ckpt.plan.chain import Chain
-from spark_ckpt.plan.lineage import Place, Stays
 from spark_ckpt.runtime.operations import MARKED, EncloseMarked
 from spark_ckpt.runtime.stateless import arrow_schema, nullable, spark_schema
 from spark_ckpt.runtime.static_join import JoinCarried, JoinColumns, JoinStatic

@@ -9,13 +9,13 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._java_classes import frame_of
-from spark_ckpt.plan._plan_text import OF_FILES
+from spark_ckpt.execution.chain import Chain, Recipe
+from spark_ckpt.execution.java_classes import frame_of
+from spark_ckpt.execution.plan_text import OF_FILES
+from spark_ckpt.execution.spark_stream_rows import spark_stream_rows
 from spark_ckpt.plan.analysed._nodes import Rows, output_of, schema_of, walk
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed.leaves import Stream, stream_of, streams_of
-from spark_ckpt.plan.chain import Chain, Recipe
-from spark_ckpt.plan.spark_stream_rows import spark_stream_rows
 from spark_ckpt.runtime.stateless import with_control
 
 JavaObject = Any

@@ -9,11 +9,14 @@ from typing import Any
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan import _handlers as handlers
-from spark_ckpt.plan._groups import Windowed
-from spark_ckpt.plan._java_classes import CATALYST, attribute_id, java_class
-from spark_ckpt.plan._walks import python_step
-from spark_ckpt.plan._windows import WINDOW_KEYS, TimeWindow
+from spark_ckpt.execution.columns import free
+from spark_ckpt.execution.java_classes import CATALYST, attribute_id, java_class
+from spark_ckpt.execution.lineage import WatermarkNode
+from spark_ckpt.execution.refused_types import WITHOUT_ARROW, has_type
+from spark_ckpt.operators import handlers
+from spark_ckpt.operators.groups import Windowed
+from spark_ckpt.operators.walks import python_step
+from spark_ckpt.operators.windows import WINDOW_KEYS, TimeWindow
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
     column_of,
@@ -31,9 +34,6 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
-from spark_ckpt.plan.columns import free
-from spark_ckpt.plan.lineage import WatermarkNode
-from spark_ckpt.plan.refused_types import WITHOUT_ARROW, has_type
 from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
 
 JavaObject = Any

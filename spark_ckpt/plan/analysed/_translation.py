@@ -9,8 +9,10 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
-from spark_ckpt.plan._java_classes import attribute_id
-from spark_ckpt.plan._walks import Walked
+from spark_ckpt.execution.chain import StreamRows
+from spark_ckpt.execution.java_classes import attribute_id
+from spark_ckpt.execution.lineage import WatermarkNode
+from spark_ckpt.operators.walks import Walked
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
 from spark_ckpt.plan.analysed._nodes import (
     Rows,
@@ -22,8 +24,6 @@ from spark_ckpt.plan.analysed._nodes import (
     rows_of,
     schema_of,
 )
-from spark_ckpt.plan.chain import StreamRows
-from spark_ckpt.plan.lineage import WatermarkNode
 
 JavaObject = Any
 

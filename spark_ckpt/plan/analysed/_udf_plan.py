@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import types as T
 
-from spark_ckpt.plan._java_classes import CATALYST, OPTION, frame_of, is_a, java_class, java_package, to_seq
+from spark_ckpt.execution.java_classes import CATALYST, OPTION, frame_of, is_a, java_class, java_package, to_seq
 from spark_ckpt.runtime.udf_rows import CHAINED_KINDS, KINDS, PANDAS_KINDS, DataRowsOnly
 from spark_ckpt.types import CTL
 

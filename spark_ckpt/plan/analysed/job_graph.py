@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_ckpt.plan.lineage import Lineage, OperatorNode, Place, SourceNode, WatermarkNode
+from spark_ckpt.execution.lineage import Lineage, OperatorNode, Place, SourceNode, WatermarkNode
 
 _WIDTH = 100
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
+from spark_ckpt.execution.lineage import Leaves
 
 _COMPUTED = (Leaves.FUNCTION, Leaves.FORM, Leaves.TYPE, Leaves.SETTING)
 

@@ -10,18 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-
-class Leaves(Enum):
-    """Why rows leave Arrow for Spark. Each row of the ledger of nodes says which of them it may have."""
-
-    FUNCTION = "a function that is not in the list of those that run in Arrow"
-    FORM = "a form of a function that gives other results in Arrow"
-    TYPE = "a type that Arrow has not, or compares otherwise"
-    SETTING = "a setting or time zone that Spark alone follows"
-    OPERATION = "the operation is Spark's own"
-    WHOLE = "it looks at all rows of a batch, a group or a result"
-    TABLE = "a join with a table by no equality of columns, or that Spark writes otherwise"
-    UNKNOWN = "not known; a fault of this library"
+from spark_ckpt.execution.lineage import Leaves
 
 
 class Where(Enum):

@@ -13,8 +13,8 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StructType
 from pyspark.util import PythonEvalType
 
-from spark_ckpt.plan._java_classes import attribute_id, frame_of
-from spark_ckpt.plan._own_operators import Groups, OwnOperator
+from spark_ckpt.execution.java_classes import attribute_id, frame_of
+from spark_ckpt.operators.own_operators import Groups, OwnOperator
 from spark_ckpt.plan.analysed._nodes import (
     OWN,
     Rows,

@@ -12,9 +12,13 @@ from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._build import name_operators, name_sources
-from spark_ckpt.plan._event_time import without_notes
-from spark_ckpt.plan._walks import Over
+from spark_ckpt.execution.build import name_operators, name_sources
+from spark_ckpt.execution.chain import Recipe
+from spark_ckpt.execution.columns import refuse_reserved
+from spark_ckpt.execution.event_time import without_notes
+from spark_ckpt.execution.lineage import Lineage
+from spark_ckpt.execution.refused_types import refuse_unwritable
+from spark_ckpt.operators.walks import Over
 from spark_ckpt.plan.analysed._aggregates import aggregate
 from spark_ckpt.plan.analysed._joins import static_join, stream_join
 from spark_ckpt.plan.analysed._lateral_joins import lateral_join
@@ -60,10 +64,6 @@ from spark_ckpt.plan.analysed.job_graph import JobGraph, Step
 from spark_ckpt.plan.analysed.ledger import How, entry_of
 from spark_ckpt.plan.analysed.own_operators import own_operator
 from spark_ckpt.plan.analysed.uids import given_uid
-from spark_ckpt.plan.chain import Recipe
-from spark_ckpt.plan.columns import refuse_reserved
-from spark_ckpt.plan.lineage import Lineage
-from spark_ckpt.plan.refused_types import refuse_unwritable
 from spark_ckpt.runtime.stateless import arrow_schema, nullable
 from spark_ckpt.types import CONTROL_COLUMNS
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name
-from spark_ckpt.plan._keyed_operator import no_operator, uid_of_use
+from spark_ckpt.operators.keyed_operator import no_operator, uid_of_use
 from spark_ckpt.plan.analysed._nodes import analysed, kind_of, tag, tag_of
 from spark_ckpt.plan.analysed._rules import keeps_state
 

@@ -19,24 +19,28 @@ from pyspark.sql import types as T
 from pyspark.sql.connect import expressions as E
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregate_kinds import KINDS, LISTED, REFUSED
-from spark_ckpt.plan._calls import Call
-from spark_ckpt.plan._forms import Form, Listing, weighed
-from spark_ckpt.plan.columns import is_case_sensitive, quoted
-from spark_ckpt.plan.key_columns import column_named
+from spark_ckpt.execution.columns import is_case_sensitive, quoted
+from spark_ckpt.execution.spark_errors import unlogged
+from spark_ckpt.operators.aggregate_kinds import KINDS, LISTED
+from spark_ckpt.operators.calls import Call
+from spark_ckpt.operators.forms import Form, Listing, weighed
+from spark_ckpt.operators.key_columns import column_named
+from spark_ckpt.plan.analysed.ledger_of_expressions import refused_aggregates
 from spark_ckpt.plan.relations._columns import bare, column, identifier_of, name_parts
 from spark_ckpt.plan.relations._sql_texts import read
 from spark_ckpt.plan.relations._tree import parts_of, rewritten
-from spark_ckpt.plan.spark_errors import unlogged
 
-_KNOWN = {*KINDS, *REFUSED}
+_REFUSED = refused_aggregates()
+"""Spark's aggregates that are not kept, and what is there instead."""
+
+_KNOWN = {*KINDS, *_REFUSED}
 _ASKED = re.compile(rf"\b(?:{'|'.join(sorted({*_KNOWN, 'array'}))})\s*\(", re.IGNORECASE)
 SparkDF = Any
 Tree = Any
 
 
 class ConnectExpressions:
-    """See :class:`spark_ckpt.plan._aggregates.Expressions`."""
+    """See :class:`spark_ckpt.operators.aggregates.Expressions`."""
 
     def __init__(self, df: SparkDF, keys: list[Column], exprs: list[Column]) -> None:
         aggregated = df.groupBy(*keys).agg(*exprs)
@@ -79,6 +83,8 @@ class ConnectExpressions:
         if not self._is_aggregate(tree):
             return None
         name, args = tree._name.lower(), list(tree._args)
+        if name in _REFUSED:
+            raise InvalidInputError(f"the aggregate {name} is not there on a checkpointed stream; {_REFUSED[name]}")
         options, form = self._options(name, args), None
         if name in LISTED:
             args, form = self._listed(*args)

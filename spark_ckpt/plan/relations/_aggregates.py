@@ -15,13 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.connect import plan as P
 
-from spark_ckpt.plan._aggregates import Split, split_aggregates
-from spark_ckpt.plan._groups import Grouped, InSessions, Windowed, kept, key_names
-from spark_ckpt.plan._handlers import refuse_pivoted_updates, sessions_of_sets_refused
-from spark_ckpt.plan._walks import Walked, python_step, renamed
-from spark_ckpt.plan._windows import the_session
-from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.key_columns import check_key
+from spark_ckpt.execution.columns import quoted
+from spark_ckpt.operators.aggregates import Split, split_aggregates
+from spark_ckpt.operators.groups import Grouped, InSessions, Windowed, kept, key_names
+from spark_ckpt.operators.handlers import refuse_pivoted_updates, sessions_of_sets_refused
+from spark_ckpt.operators.key_columns import check_key
+from spark_ckpt.operators.walks import Walked, python_step, renamed
+from spark_ckpt.operators.windows import the_session
 from spark_ckpt.plan.relations._aggregate_trees import ConnectExpressions
 from spark_ckpt.plan.relations._columns import bare, column, place_of
 from spark_ckpt.plan.relations._grouping_sets import NUMBER, NumberedSet, sets_of

@@ -18,8 +18,8 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregate_kinds import BY_ORDER, KINDS, refuse_by_order
-from spark_ckpt.plan.columns import everything, quoted
+from spark_ckpt.execution.columns import everything, quoted
+from spark_ckpt.operators.aggregate_kinds import BY_ORDER, KINDS, refuse_by_order
 from spark_ckpt.plan.relations._columns import bare, column, identifier_of, is_control, is_data, is_star, is_whole
 from spark_ckpt.plan.relations._generators import OF_TEXT
 from spark_ckpt.plan.relations._translation import Rows, Translation

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
-from spark_ckpt.plan import _plan_text as plan_text
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.execution import plan_text
+from spark_ckpt.execution.columns import quoted
 from spark_ckpt.plan.relations._columns import column, conjuncts
 from spark_ckpt.plan.relations._translation import Translation
 from spark_ckpt.plan.relations._tree import alias_of, all_parts, ids_in, kind_of, known_as, over, walk

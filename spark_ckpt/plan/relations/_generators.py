@@ -16,9 +16,9 @@ from pyspark.sql import types as T
 from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect.dataframe import DataFrame
 
+from spark_ckpt.execution.spark_errors import unlogged
 from spark_ckpt.plan.relations._columns import column, is_control
 from spark_ckpt.plan.relations._python_calls import rewritten_between, type_of
-from spark_ckpt.plan.spark_errors import unlogged
 
 Relation = Any
 Expression = Any

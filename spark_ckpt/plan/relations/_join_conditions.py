@@ -18,9 +18,9 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._join_conditions import JoinedSides, Operands, SplitCondition
-from spark_ckpt.plan._join_rules import LEFT, RIGHT, Bound, Times
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.execution.columns import quoted
+from spark_ckpt.operators.join_conditions import JoinedSides, Operands, SplitCondition
+from spark_ckpt.operators.join_rules import LEFT, RIGHT, Bound, Times
 from spark_ckpt.plan.relations._columns import column, identifier_of, name_among, shape
 from spark_ckpt.plan.relations._parts import MARK, located, marked
 from spark_ckpt.plan.relations._row_by_row import under_names

@@ -21,15 +21,14 @@ from pyspark.sql.connect import plan as P
 from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan import _stream_joins as joins
-from spark_ckpt.plan._handlers import static_join_refused
-from spark_ckpt.plan._join_columns import JoinPlan
-from spark_ckpt.plan._join_rules import INNER, LEFT, join_kind
-from spark_ckpt.plan._walks import python_step
-from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
-from spark_ckpt.plan.chain import StreamRows
-from spark_ckpt.plan.columns import quoted
-from spark_ckpt.plan.lineage import Stays
+from spark_ckpt.execution.chain import StreamRows
+from spark_ckpt.execution.columns import quoted
+from spark_ckpt.execution.lineage import Leaves, Stays
+from spark_ckpt.operators import stream_joins as joins
+from spark_ckpt.operators.handlers import static_join_refused
+from spark_ckpt.operators.join_columns import JoinPlan
+from spark_ckpt.operators.join_rules import INNER, LEFT, join_kind
+from spark_ckpt.operators.walks import python_step
 from spark_ckpt.plan.relations._columns import column, identifier_of, is_control, is_data
 from spark_ckpt.plan.relations._control_rows import control_last
 from spark_ckpt.plan.relations._join_conditions import RelationCondition, RelationSides

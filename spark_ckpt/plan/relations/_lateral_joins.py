@@ -18,14 +18,13 @@ from pyspark.sql.connect import plan as P
 from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._handlers import lateral_join_refused
-from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
-from spark_ckpt.plan.lineage import Stays
+from spark_ckpt.execution.lineage import Leaves, Stays
+from spark_ckpt.execution.spark_errors import unsupported
+from spark_ckpt.operators.handlers import lateral_join_refused
 from spark_ckpt.plan.relations._columns import column, is_control, is_data
 from spark_ckpt.plan.relations._control_rows import control_last
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import kind_of, walk
-from spark_ckpt.plan.spark_errors import unsupported
 
 Relation = Any
 

@@ -18,7 +18,7 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import quoted, unquoted
+from spark_ckpt.execution.columns import quoted, unquoted
 from spark_ckpt.plan.relations._columns import name_parts
 from spark_ckpt.plan.relations._translation import Part, Rows
 from spark_ckpt.plan.relations._tree import alias_of, ids_in, known_from, with_expressions

@@ -17,8 +17,8 @@ from pyspark.sql import types as T
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._aggregates import OfValues
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.execution.columns import quoted
+from spark_ckpt.operators.aggregates import OfValues
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import kind_of
 from spark_ckpt.plan.relations.uids import name_below

@@ -20,9 +20,9 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 from pyspark.sql.connect.dataframe import DataFrame
 
+from spark_ckpt.execution.spark_errors import unlogged
 from spark_ckpt.plan.relations._columns import column, is_control, is_data
 from spark_ckpt.plan.relations._tree import children_of, kind_of, rewritten, walk, with_children, with_expressions
-from spark_ckpt.plan.spark_errors import unlogged
 from spark_ckpt.runtime.udf_rows import KINDS, PANDAS_KINDS, DataRowsOnly
 
 Relation = Any

@@ -14,13 +14,13 @@ from pyspark.sql.connect import plan as P
 from pyspark.util import PythonEvalType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan import _batch_groups as groups
-from spark_ckpt.plan import _functions_with_state as with_state
-from spark_ckpt.plan import _handlers as handlers
-from spark_ckpt.plan._batch_groups import PORTIONS, STATIC_FIRST, StreamSide, TableSide, UserFunction
-from spark_ckpt.plan._distinct import DISTINCT, DROP_DUPLICATES, WITHIN
-from spark_ckpt.plan._functions_with_state import Processor, StateFunction
-from spark_ckpt.plan.columns import refuse_reserved
+from spark_ckpt.execution.columns import refuse_reserved
+from spark_ckpt.operators import batch_groups as groups
+from spark_ckpt.operators import functions_with_state as with_state
+from spark_ckpt.operators import handlers
+from spark_ckpt.operators.batch_groups import PORTIONS, STATIC_FIRST, StreamSide, TableSide, UserFunction
+from spark_ckpt.operators.distinct import DISTINCT, DROP_DUPLICATES, WITHIN
+from spark_ckpt.operators.functions_with_state import Processor, StateFunction
 from spark_ckpt.plan.relations._columns import bare, column, is_data, is_whole, place_of
 from spark_ckpt.plan.relations._control_rows import control_last
 from spark_ckpt.plan.relations._row_by_row import step, under_names

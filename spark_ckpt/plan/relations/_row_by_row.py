@@ -8,9 +8,8 @@ from typing import Any
 from pyspark.sql.connect import plan as P
 from pyspark.sql.connect.dataframe import DataFrame
 
-from spark_ckpt.plan._walks import Over
-from spark_ckpt.plan.analysed.ledger_of_expressions import Leaves
-from spark_ckpt.plan.lineage import Stays
+from spark_ckpt.execution.lineage import Leaves, Stays
+from spark_ckpt.operators.walks import Over
 from spark_ckpt.plan.relations._columns import is_text
 from spark_ckpt.plan.relations._control_rows import aliased, carried, guarded
 from spark_ckpt.plan.relations._generators import for_control_rows

@@ -17,8 +17,8 @@ from pyspark.sql.connect import plan as P
 from pyspark.sql.connect import proto
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._join_rules import FLIPPED, LEFT, is_outer, join_kind
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.execution.columns import quoted
+from spark_ckpt.operators.join_rules import FLIPPED, LEFT, is_outer, join_kind
 from spark_ckpt.plan.relations._columns import column, conjuncts, identifier_of, shape
 from spark_ckpt.plan.relations._filters_in_front import bare, in_front, optimized
 from spark_ckpt.plan.relations._translation import Translation

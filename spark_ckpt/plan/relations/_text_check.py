@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
-from spark_ckpt.plan._plan_text import OF_FILES, Node, plan_nodes
-from spark_ckpt.plan.refused_types import has_type
-from spark_ckpt.plan.spark_errors import no_window_function
+from spark_ckpt.execution.plan_text import OF_FILES, Node, plan_nodes
+from spark_ckpt.execution.refused_types import has_type
+from spark_ckpt.execution.spark_errors import no_window_function
 from spark_ckpt.types import CTL, TAG
 
 SparkDF = Any

@@ -13,7 +13,8 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan.columns import quoted
+from spark_ckpt.execution.columns import quoted
+from spark_ckpt.execution.spark_errors import unlogged
 from spark_ckpt.plan.relations._columns import bare, column, name_parts
 from spark_ckpt.plan.relations._sql_texts import read
 from spark_ckpt.plan.relations._translation import Rows, Translation
@@ -28,7 +29,6 @@ from spark_ckpt.plan.relations._tree import (
     with_expressions,
 )
 from spark_ckpt.plan.relations._window_calls import is_window
-from spark_ckpt.plan.spark_errors import unlogged
 
 Relation = Any
 Expression = Any

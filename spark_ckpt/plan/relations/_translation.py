@@ -14,13 +14,13 @@ from pyspark.sql import types as T
 from pyspark.sql.connect import plan as P
 from pyspark.sql.connect.dataframe import DataFrame
 
-from spark_ckpt.plan._walks import Walked
-from spark_ckpt.plan.chain import StreamRows
-from spark_ckpt.plan.columns import is_case_sensitive, quoted
+from spark_ckpt.execution.chain import StreamRows
+from spark_ckpt.execution.columns import is_case_sensitive, quoted
+from spark_ckpt.execution.spark_errors import unlogged
+from spark_ckpt.operators.walks import Walked
 from spark_ckpt.plan.relations._names import TEXTS
 from spark_ckpt.plan.relations._tree import children_of, cut_off, empty, kind_of
 from spark_ckpt.plan.relations.leaves import stream_of
-from spark_ckpt.plan.spark_errors import unlogged
 
 Relation = Any
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.connect import expressions as E
 
-from spark_ckpt.plan._event_time import simple_ms
+from spark_ckpt.execution.event_time import simple_ms
 from spark_ckpt.plan.relations._columns import column
 from spark_ckpt.runtime.windows import WindowSize
 

@@ -14,13 +14,13 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan import _handlers as handlers
-from spark_ckpt.plan._event_time import DELAY_KEY
-from spark_ckpt.plan._groups import InSessions
-from spark_ckpt.plan._walks import python_step, renamed
-from spark_ckpt.plan._windows import WINDOW_KEYS, Session, TimeWindow, session_times
-from spark_ckpt.plan.columns import free, quoted
-from spark_ckpt.plan.lineage import WatermarkNode
+from spark_ckpt.execution.columns import free, quoted
+from spark_ckpt.execution.event_time import DELAY_KEY
+from spark_ckpt.execution.lineage import WatermarkNode
+from spark_ckpt.operators import handlers
+from spark_ckpt.operators.groups import InSessions
+from spark_ckpt.operators.walks import python_step, renamed
+from spark_ckpt.operators.windows import WINDOW_KEYS, Session, TimeWindow, session_times
 from spark_ckpt.plan.relations._columns import bare, column, is_whole, place_of
 from spark_ckpt.plan.relations._row_by_row import step
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of

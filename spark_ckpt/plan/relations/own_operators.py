@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 from pyspark.util import PythonEvalType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._own_operators import Groups, OwnOperator
-from spark_ckpt.plan.columns import is_case_sensitive, quoted
+from spark_ckpt.execution.columns import is_case_sensitive, quoted
+from spark_ckpt.operators.own_operators import Groups, OwnOperator
 from spark_ckpt.plan.relations._columns import bare, column, name_among
 from spark_ckpt.plan.relations._readers import function_of
 from spark_ckpt.plan.relations._row_by_row import step

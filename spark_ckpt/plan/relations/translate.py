@@ -12,12 +12,14 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.plan._plan_text import OF_FILES
-from spark_ckpt.plan._walks import Over
+from spark_ckpt.execution.chain import Chain, Recipe, StreamRows
+from spark_ckpt.execution.plan_text import OF_FILES
+from spark_ckpt.execution.spark_errors import no_window_function
+from spark_ckpt.execution.spark_stream_rows import spark_stream_rows
+from spark_ckpt.operators.walks import Over
 from spark_ckpt.plan.analysed.job_graph import Step
 from spark_ckpt.plan.analysed.ledger import Entry, How, entry_of
 from spark_ckpt.plan.analysed.translate import Translated
-from spark_ckpt.plan.chain import Chain, Recipe, StreamRows
 from spark_ckpt.plan.relations._aggregates import aggregate
 from spark_ckpt.plan.relations._columns import column
 from spark_ckpt.plan.relations._joins import join
@@ -47,8 +49,6 @@ from spark_ckpt.plan.relations._windows import call_in, watermark, with_window
 from spark_ckpt.plan.relations.leaves import stream_of
 from spark_ckpt.plan.relations.own_operators import asked_of, own_operator
 from spark_ckpt.plan.relations.uids import given_uid
-from spark_ckpt.plan.spark_errors import no_window_function
-from spark_ckpt.plan.spark_stream_rows import spark_stream_rows
 from spark_ckpt.runtime.stateless import nullable, with_control
 
 SparkDF = Any

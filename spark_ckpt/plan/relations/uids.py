@@ -10,7 +10,7 @@ from typing import Any
 
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.names import checked_name
-from spark_ckpt.plan._keyed_operator import no_operator, uid_of_use
+from spark_ckpt.operators.keyed_operator import no_operator, uid_of_use
 from spark_ckpt.plan.analysed.ledger import How, entry_of
 from spark_ckpt.plan.relations._names import node_of
 from spark_ckpt.plan.relations._readers import function_of

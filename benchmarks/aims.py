@@ -87,6 +87,25 @@ def _mean_by_touched(history: Sequence[Mapping[str, Any]], name: str) -> dict[in
     return {touched: sum(values) / len(values) for touched, values in found.items()}
 
 
+def beyond(start: str, other: str, figure: str, raw: str) -> Callable[[Results], float]:
+    """What ``start`` takes beyond ``other``, over what raw Parquet takes."""
+
+    def value(results: Results) -> float:
+        found = results["savepoints"]
+        return (found["starts"][start][figure] - found["starts"][other][figure]) / found["raw"][raw]
+
+    return value
+
+
+def against_raw(figure: str, raw: str) -> Callable[[Results], float]:
+    return lambda r: r["savepoints"][figure] / r["savepoints"]["raw"][raw]
+
+
+def _fields(results: Results) -> float:
+    starts = results["savepoints"]["starts"]
+    return starts["fields"]["first_batch_s"] / starts["restored"]["first_batch_s"]
+
+
 def model_error(results: Results) -> float:
     _, checks = fit_and_check(points_of(results))
     return worst_held_out(checks)
@@ -184,6 +203,23 @@ AIMS: tuple[Aim, ...] = (
         lambda r: r["snapshot"]["write_ms"] / r["snapshot"]["raw_ms"],
         at_most=True,
     ),
+    Aim("raw Parquet", "savepoint of 10 M keys, time", 2, against_raw("savepoint_s", "write_s"), at_most=True),
+    Aim(
+        "raw Parquet",
+        "restore of 10 M keys to the first batch, beyond a fresh start",
+        1.5,
+        beyond("restored", "fresh", "first_batch_s", "read_s"),
+        at_most=True,
+    ),
+    Aim("raw Parquet", "all rows of a savepoint of 10 M keys read", 1.5, against_raw("read_s", "read_s"), at_most=True),
+    Aim(
+        "raw Parquet",
+        "migration of 10 M keys by a function, time of the start beyond that of a restore",
+        4,
+        beyond("function", "restored", "started_s", "rewrite_s"),
+        at_most=True,
+    ),
+    Aim("a restore without changes", "fields that changed, 10 M keys, to the first batch", 1.2, _fields, at_most=True),
     Aim(_JVM, "1 K-row batches, batch time", 1.1, batch_time("small", "ours", "jvm"), at_most=True),
     Aim(_PANDAS, "1 K-row batches, batch time", 1.1, batch_time("small", "ours", "pandas"), at_most=True),
     Aim("1 M keys stored", "most keys stored, 100 K touched, batch time", 1.2, growth, at_most=True),

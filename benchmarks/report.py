@@ -79,6 +79,8 @@ def _section(name: str, title: str, sections: Mapping[str, Any], drawn: Sequence
         body = state_tables(data)
     elif name == "snapshot":
         body = snapshot_text(data)
+    elif name == "savepoints":
+        body = savepoint_table(data)
     elif name == "answers":
         body = answers_table(data)
     elif name == "latency":
@@ -197,6 +199,35 @@ def snapshot_text(data: Mapping[str, Any]) -> str:
         f"slowest task's snapshot took {data['write_ms']:,} ms, pyarrow {data['raw_ms']:,.0f} ms for the same rows, as "
         f"many files at a time. From trigger to completion, batch included: {data['duration_ms'] / 1000:.2f} s."
     )
+
+
+def savepoint_table(data: Mapping[str, Any]) -> str:
+    """What was done to how many keys, its seconds, and those of raw Parquet."""
+    raw, starts, imported, got = data["raw"], data["starts"], data["import"], data["get"]
+
+    def row(what: str, seconds: float, raw_s: float | None = None) -> tuple[str, ...]:
+        return what, f"{seconds:.2f}", *(("-", "-") if raw_s is None else (f"{raw_s:.2f}", ratio(seconds / raw_s)))
+
+    restored, fresh = starts["restored"], starts["fresh"]
+    rows = [
+        row("an idle job's checkpoint", data["checkpoint_s"]),
+        row("savepoint", data["savepoint_s"], raw["write_s"]),
+        row("all rows read", data["read_s"], raw["read_s"]),
+        row("fresh start, first batch done", fresh["first_batch_s"]),
+        row("restore, start() returns", restored["started_s"]),
+        row("restore, first batch done", restored["first_batch_s"], raw["read_s"]),
+        row("restore, beyond a fresh start", restored["first_batch_s"] - fresh["first_batch_s"], raw["read_s"]),
+        row("fields changed, start() returns", starts["fields"]["started_s"]),
+        row("fields changed, first batch done", starts["fields"]["first_batch_s"]),
+        row("migrated, beyond a restore", starts["function"]["started_s"] - restored["started_s"], raw["rewrite_s"]),
+        row(f"import of {imported['keys']:,} keys", imported["s"], imported["raw_s"]),
+    ]
+    looked = (
+        f"A look-up of one key of {data['keys']:,} read {got['state_bytes'] / 2**10:,.0f} KiB of "
+        f"{got['state_files']} of {data['files']} state files ({data['bytes'] / 2**20:,.0f} MiB), and "
+        f"{got['other_bytes'] / 2**10:,.0f} KiB of records."
+    )
+    return f"{table(('what', 'seconds', 'raw Parquet, s', 'ratio'), rows)}\n\n{looked}"
 
 
 def curve_table(points: Sequence[Mapping[str, Any]]) -> str:

@@ -24,6 +24,7 @@ TITLES = {
     "cluster": "A standalone cluster with two executors of one core",
     "state": "Large state",
     "snapshot": "A snapshot against a raw Parquet write",
+    "savepoints": "Savepoints of large state",
     "curves": "Cost curves",
 }
 SIDES = {
@@ -105,6 +106,16 @@ NOTES = {
         "of warm-up, as a JVM compiles for more than a minute what each batch runs, then 30 s, of a job that was just "
         "started in a session that runs one after the other. Flink runs without mini-batches. At the end of a run of "
         "ours count and sum over all keys in PostgreSQL are those of all events, or the run counts as failed."
+    ),
+    "savepoints": (
+        "Two long columns and a key, filled with 2 M rows a batch, and ten more batches of 100 K rows. Raw is pyarrow "
+        "with its defaults, for the same rows in as many files, two files at a time, without a sync to the disk. A "
+        "savepoint is no link to the job's files: live rows are read, written again without those that are dead, and "
+        "synced. A restore links the savepoint's files into the job's folder and reads what a batch touches, so its "
+        "figures are until the first batch of 100 K keys is through, beyond that of a fresh start of the same query, "
+        "and all rows read into this process by `ckpt.state`. The migration multiplies a column; Spark does the same "
+        "to the raw files. The import is of the checkpoint of a plain Spark query (RocksDB), and raw is Spark's own "
+        "reader of that state into Parquet. Each start twice, in turns: the quicker one."
     ),
     "cluster": ("Master, worker and two executor JVMs on the same two cores; executors share nothing but the disk."),
     "state": (

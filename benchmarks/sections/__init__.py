@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.sections import clustered, curves, keyed, latency, others, queries, small, state, stateless
+from benchmarks.sections import clustered, curves, keyed, latency, others, queries, savepoints, small, state, stateless
 from benchmarks.workers.queries import GROUPS
 
 Section = Callable[[bool], dict[str, Any]]
@@ -26,6 +26,7 @@ SECTIONS: dict[str, Section] = {
     "skew": keyed.skew,
     "state": state.state,
     "snapshot": state.snapshot,
+    "savepoints": savepoints.savepoints,
     "latency": latency.latency,
     "curves": curves.curves,
     "cluster": clustered.cluster,

@@ -16,6 +16,7 @@ _NAMES = (
 _USER = re.compile(r"(?<!\w)(?!(?:abfss?|wasbs?)://)([a-z][\w+.-]*://)[^/@:\s?#]*@", re.IGNORECASE)
 _PASSWORD = re.compile(r"(://[^/@:\s?#]*):[^/\s?#]*@")
 _PARAMETER = re.compile(rf"(?i)([?&;][^=&;\s]*(?:{'|'.join(_NAMES)})[^=&;\s]*=)[^&;\s]*")
+_BACKTRACE = re.compile(r"\n\s+0: (?:<unknown>|[\w<>:]+::|\w+\n\s+at ).*", re.DOTALL)
 _BRANCH = re.compile(r"\s*\x1b\[\d+m↳\x1b\[0m\s*")
 
 
@@ -46,9 +47,10 @@ def secret_values(options: Mapping[str, Any]) -> list[str]:
 def redact(text: str, secrets: Iterable[str]) -> str:
     """``text`` without ``secrets``, plain or as a URL quotes them, and without those in URLs.
 
-    delta-rs's errors, which are trees in a terminal's colours, come out as the one line that they were made of.
+    delta-rs's errors, which are trees in a terminal's colours and may have a backtrace, come out as the one line that
+    they were made of.
     """
-    text = _BRANCH.sub(": ", text).rstrip("\n")
+    text = _BACKTRACE.sub("", _BRANCH.sub(": ", text)).rstrip("\n")
     for secret in secrets:
         for form in (secret, quote(secret, safe=""), quote_plus(secret)):
             text = text.replace(form, "***")

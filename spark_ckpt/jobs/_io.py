@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from spark_ckpt import clock
@@ -35,7 +36,7 @@ from spark_ckpt.protocol.setback import SinkFound
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.sinks import rejects
 from spark_ckpt.sinks.base import Part, TwoPhaseSink
-from spark_ckpt.sinks.together import ask_sinks, commit_sinks, try_sinks
+from spark_ckpt.sinks.together import ask_sinks, commit_sinks, may_be_repeated, try_sinks
 from spark_ckpt.storage.content import TableContent, named_files
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.history import History
@@ -167,7 +168,8 @@ class JobIO:
         self.records.store.replace(JobPaths.generation(record.generation), "generation", record.to_json())
 
     def _SetBackSink(self, step: st.SetBackSink) -> None:
-        self._retry.call(lambda: self.sink(step.sink).roll_back(step.job, step.sink, step.checkpoint))
+        back = partial(self.sink(step.sink).roll_back, step.job, step.sink, step.checkpoint)
+        self._retry.call(back, may_be_repeated)
 
     def _AwaitApproval(self, step: st.AwaitApproval) -> None:
         records, g = self.records, step.generation

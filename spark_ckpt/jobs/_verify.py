@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from spark_ckpt.errors import CorruptStorageError
@@ -115,15 +116,10 @@ def _table(
             yield path, lambda n=file, e=entry: _file(folder, n, e)  # type: ignore[misc]
 
 
-def missing_state(records: JobRecords, record: CompletionRecord, options: dict[str, object]) -> list[str]:
-    """State files that ``record`` needs and that are not there, by a listing: what is in them is not read."""
-    out = []
-    for uid, ref in record.tables.items():
-        content = _content(records.store, ref.manifest)
-        there = set(Folder(records.paths.state(uid), options).names()) if content else set()
-        needed = [*content, *(e.dv.file for e in content.values() if e.dv is not None)]
-        out += [records.paths.state_file(uid, file) for file in dict.fromkeys(needed) if file not in there]
-    return out
+def damaged_state(records: JobRecords, record: CompletionRecord, options: dict[str, object]) -> list[str]:
+    """What is wrong with the state of ``record``. All of its files are read."""
+    tables = (_table(records.store, records.paths, uid, ref.manifest, options) for uid, ref in record.tables.items())
+    return _damage(chain.from_iterable(tables), lambda _: None)
 
 
 def _log_check(

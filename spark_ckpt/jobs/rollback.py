@@ -12,7 +12,7 @@ from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs._io import JobIO
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
-from spark_ckpt.jobs._verify import missing_state
+from spark_ckpt.jobs._verify import damaged_state
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.sink_records import recorded_ids
 from spark_ckpt.jobs.spec import SinkSpec
@@ -80,13 +80,13 @@ def plan_rollback(records: JobRecords, job: str, checkpoint: int, sinks: Mapping
 
 
 def _require_state(records: JobRecords, facts: StartFacts, found: CompletionRecord) -> None:
-    """A rollback removes all checkpoints behind it: what the next start reads must be there."""
-    lost = missing_state(records, found, records.config.storage_options())
-    if lost and unfinished(facts) is None:
+    """A rollback removes all checkpoints behind it: what the next start reads must be whole."""
+    wrong = [] if unfinished(facts) is not None else damaged_state(records, found, records.config.storage_options())
+    if wrong:
         raise CorruptStorageError(
-            f"checkpoint {found.checkpoint} cannot be gone back to: expected its state, found {len(lost)} file(s) "
-            f"missing: {', '.join(lost[:3])}. Nothing was changed: put back a good copy, or roll back to another "
-            "checkpoint (`spark-ckpt verify` reads all)"
+            f"checkpoint {found.checkpoint} cannot be gone back to: expected its state to be whole, found "
+            f"{len(wrong)} damage(s): {' '.join(wrong[:3])} Nothing was changed: put back a good copy, or roll back to "
+            "another checkpoint (`spark-ckpt verify` reads all)"
         )
 
 

@@ -26,7 +26,7 @@ def try_sinks(parts: Mapping[str, Part], retry: Retry) -> Tried:
 
     def ask(group: Sequence[int]) -> None:
         chosen = [newest[i] for i in group]
-        counts = retry.call(lambda: chosen[0].sink.try_commit(chosen), _may_be_repeated)
+        counts = retry.call(lambda: chosen[0].sink.try_commit(chosen), may_be_repeated)
         rejected.update({names[i]: rows for i, rows in zip(group, counts or (), strict=False) if rows})
 
     refused = []
@@ -50,7 +50,7 @@ def commit_sinks(
         for _ in group:
             mark("before CommitSink")
         # A commit may be repeated, whatever became of it, as after a crash.
-        retry.call(lambda: chosen[0].sink.commit_together(permit, chosen), _may_be_repeated)
+        retry.call(lambda: chosen[0].sink.commit_together(permit, chosen), may_be_repeated)
         for i in group:
             _, older = parts[i].sink.newest(parts[i].committables)
             if older:  # a crash here: nothing names them, gc removes them
@@ -63,7 +63,7 @@ def commit_sinks(
 
 def ask_sinks(job: str, sinks: Mapping[str, TwoPhaseSink], retry: Retry) -> dict[str, SinkFound]:
     """The newest checkpoint of ``job``, an identity, that each of ``sinks`` shows, by the sink's name."""
-    newest = {n: retry.call(partial(s.newest_checkpoint, job, n), _may_be_repeated) for n, s in sinks.items()}
+    newest = {n: retry.call(partial(s.newest_checkpoint, job, n), may_be_repeated) for n, s in sinks.items()}
     return {n: SinkFound(newest[n], s.target) for n, s in sinks.items()}
 
 
@@ -100,6 +100,7 @@ def _groups(sinks: Sequence[TwoPhaseSink]) -> list[list[int]]:
     return list(found.values())
 
 
-def _may_be_repeated(error: BaseException) -> bool:
+def may_be_repeated(error: BaseException) -> bool:
+    """Whether what a sink does may succeed if it is done again."""
     error = error.error if isinstance(error, PartError) else error
     return isinstance(error, RetryableError) or may_pass(error)

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import CkptError, InvalidInputError
 from spark_ckpt.sinks.delta._fitting import WRITER_FEATURES
 from spark_ckpt.sinks.delta._open_table import OpenTable
 from spark_ckpt.sinks.delta.sink import DeltaSink
@@ -318,3 +318,13 @@ def test_a_merge_writes_no_dictionary_that_spark_could_take_for_that_of_a_column
         assert not any("RLE_DICTIONARY" in group.column(i).encodings for i in range(3))
         assert group.column(0).compression == "SNAPPY"  # as delta-rs writes without being told
     assert DeltaTable(tmp_path).to_pyarrow_table().sort_by("id").to_pylist() == rows.to_pylist()
+
+
+def test_a_torn_log_is_told_in_one_line_without_a_backtrace(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path), k_v((1, "a")))
+    (log,) = (tmp_path / "_delta_log").glob("*.json")
+    log.write_text("{torn")
+    with pytest.raises(CkptError) as raised:
+        create_sink("delta", {"path": str(tmp_path)}).validate(SCHEMA)
+    assert "\n" not in str(raised.value)
+    assert "0:" not in str(raised.value)

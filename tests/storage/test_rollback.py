@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 import spark_ckpt
 from spark_ckpt.cli import app
-from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, InvalidInputError
+from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.faults import heard_by
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.spec import SinkSpec
@@ -264,16 +264,41 @@ def test_what_waits_in_a_sink_that_is_not_known_is_left_for_gc(root: Path, caplo
     goes_on(root).check(doubles=False)
 
 
-def test_no_rollback_to_a_checkpoint_whose_state_is_gone(root: Path) -> None:
+@pytest.mark.parametrize("left", [None, 100], ids=["gone", "torn"])
+def test_no_rollback_to_a_checkpoint_whose_state_is_not_whole(root: Path, left: int | None) -> None:
     before = rows(root)
     (lost,) = (root / "jobs" / JOB / "state" / "counts").glob("e0000000001-*.parquet")
     kept = lost.read_bytes()
     lost.unlink()
+    if left is not None:
+        lost.write_bytes(kept[:left])
     with pytest.raises(CorruptStorageError, match=rf"checkpoint 1 cannot be gone back to.*{lost.name}"):
         WholeJob(root).job.rollback(1)
     assert (rows(root), len(WholeJob(root).job.completed())) == (before, 3)
     lost.write_bytes(kept)
     WholeJob(root).job.rollback(1)
+    goes_on(root).check(doubles=False)
+
+
+class AwayAtFirst(MemorySink):
+    """A target that does not answer when it is first set back."""
+
+    away = True
+
+    def roll_back(self, job: str, sink: str, checkpoint: CheckpointId) -> None:
+        if AwayAtFirst.away:
+            AwayAtFirst.away = False
+            raise RetryableError("away")
+        super().roll_back(job, sink, checkpoint)
+
+
+def test_a_sink_that_is_away_for_a_moment_is_set_back_all_the_same(root: Path) -> None:
+    whole = WholeJob(root)
+    first, *others = whole.sinks
+    sinks = (SinkSpec(first.id, AwayAtFirst, first.options), *others)
+    AwayAtFirst.away = True
+    assert Job(whole.config, JOB, sinks).rollback(1).is_whole
+    assert not AwayAtFirst.away
     goes_on(root).check(doubles=False)
 
 

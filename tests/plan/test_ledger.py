@@ -7,12 +7,13 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from spark_ckpt.plan.analysed.ledger import LEDGER, NEW_IN_4_3, How, entry_of, ledger_table, named
+from spark_ckpt.plan.analysed.ledger import LEDGER, NEW_IN_4_3, How, entry_of, ledger_table, name_of
 from tests.plan.class_files import below, classes_of_spark
 
 pytestmark = pytest.mark.smoke
 
 PAGE = Path(__file__).parents[2] / "docs/design/front-door.md"
+ROWS = [node for entry in LEDGER for node in entry.nodes.split()]
 _LOGICAL = "org/apache/spark/sql/catalyst/plans/logical"
 
 
@@ -26,20 +27,26 @@ def nodes() -> set[str]:
 
 def test_every_node_of_sparks_plans_is_named(nodes: set[str]) -> None:
     assert len(nodes) > 150
-    assert nodes - named() == set()
+    assert {node for node in nodes if name_of(node) is None} == set()
 
 
 def test_every_name_is_one_of_sparks(nodes: set[str]) -> None:
     newer = NEW_IN_4_3 if pyspark.__version__ < "4.3" else frozenset()
-    assert named() - nodes <= newer, "some of them came with 4.2.1 already"
+    used = {name_of(node) for node in nodes}
+    assert set(ROWS) - used <= newer, "some of them came with 4.2.1 already"
 
 
 def test_no_node_has_two_rows() -> None:
-    rows = [node for entry in LEDGER for node in entry.nodes]
-    assert len(rows) == len(set(rows))
+    assert len(ROWS) == len(set(ROWS))
+
+
+def test_a_pattern_is_only_for_what_no_query_has() -> None:
+    patterns = {node for node in ROWS if "*" in node}
+    assert {entry_of(node).how for node in patterns} <= {How.ABSENT, How.REFUSED}
 
 
 def test_a_node_that_no_row_names_is_refused() -> None:
+    assert name_of("AskTheOracle") is None
     assert entry_of("AskTheOracle").how is How.REFUSED
 
 

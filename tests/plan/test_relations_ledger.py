@@ -8,7 +8,7 @@ import pytest
 
 plan = pytest.importorskip("pyspark.sql.connect.plan")
 
-from spark_ckpt.plan.analysed.ledger import How, entry_of, named  # noqa: E402
+from spark_ckpt.plan.analysed.ledger import How, entry_of, name_of  # noqa: E402
 from spark_ckpt.plan.relations._names import NODES, NOT_OF_STREAMS, TEXTS  # noqa: E402
 from spark_ckpt.plan.relations.translate import HANDLERS  # noqa: E402
 
@@ -24,7 +24,7 @@ def test_every_relation_of_the_client_has_its_place() -> None:
 
 
 def test_the_ledger_has_a_row_of_each_node_that_a_relation_becomes() -> None:
-    assert set(NODES.values()) <= named()
+    assert None not in map(name_of, NODES.values())
     assert not [node for node in NODES.values() if entry_of(node).how is How.ABSENT]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from fnmatch import fnmatchcase
 
 from spark_ckpt.execution.lineage import Leaves
 
@@ -34,11 +35,13 @@ class How(Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """``by``: the handler, or Spark's rule. ``says``: for the page, and for who is refused: why, and what to write.
-    ``written``: what makes such a node in PySpark and SQL, for the page. ``leaves``: why its rows may leave Arrow.
+    """``nodes``: classes, with spaces between, or patterns of names: what fits one, and no row names itself, is in no
+    analysed query. ``by``: the handler, or Spark's rule. ``says``: for the page, and for who is refused: why, and what
+    to write. ``written``: what makes such a node in PySpark and SQL, for the page. ``leaves``: why its rows may leave
+    Arrow.
     """
 
-    nodes: tuple[str, ...]
+    nodes: str
     how: How
     by: str = ""
     says: str = ""
@@ -52,467 +55,310 @@ class Entry:
 
 LEDGER = (
     Entry(
-        ("Project",),
+        "Project",
         How.ROW_BY_ROW,
         "projection",
         "columns are computed for data rows only; windows in Arrow",
-        written="`select`, `selectExpr`, `withColumn`, `withColumnRenamed`, `drop`, `toDF`, `fillna`, `replace`, `to`",
-        leaves=_COMPUTED,
+        "`select`, `selectExpr`, `withColumn`, `withColumnRenamed`, `drop`, `toDF`, `fillna`, `replace`, `to`",
+        _COMPUTED,
     ),
     Entry(
-        ("Filter",),
+        "Filter",
         How.ROW_BY_ROW,
         "filter",
         "control rows pass; of a number of rows it says how many are kept",
-        written="`where`, `filter`, `dropna`, HAVING, QUALIFY",
-        leaves=_COMPUTED,
+        "`where`, `filter`, `dropna`, HAVING, QUALIFY",
+        _COMPUTED,
     ),
     Entry(
-        ("Generate",),
+        "Generate",
         How.ROW_BY_ROW,
         "row by row",
         "data rows are multiplied, control rows come once",
-        written="`explode`, `posexplode`, `inline`, `stack`, LATERAL VIEW",
-        leaves=(Leaves.OPERATION,),
+        "`explode`, `posexplode`, `inline`, `stack`, LATERAL VIEW",
+        (Leaves.OPERATION,),
     ),
     Entry(
-        ("Repartition", "RepartitionByExpression", "RebalancePartitions"),
+        "Repartition RepartitionByExpression RebalancePartitions",
         How.ROW_BY_ROW,
         "row by row",
         "Spark moves rows; the place of a control row means nothing",
-        written="`repartition`, `repartitionByRange`, `coalesce`",
-        leaves=(Leaves.OPERATION,),
+        "`repartition`, `repartitionByRange`, `coalesce`",
+        (Leaves.OPERATION,),
     ),
     Entry(
-        ("SubqueryAlias", "View", "PipeOperator", "ResolvedHint"),
+        "SubqueryAlias View PipeOperator ResolvedHint",
         How.NAMES,
         "names only",
         "columns are known by their ids",
-        written="`alias`, `hint`, views, `|>`",
+        "`alias`, `hint`, views, `|>`",
     ),
     Entry(
-        ("EventTimeWatermark",),
+        "EventTimeWatermark",
         How.ROW_BY_ROW,
         "watermark",
         "rows are numbered with their watermark's stream",
-        written="`withWatermark`",
+        "`withWatermark`",
     ),
     Entry(
-        ("UpdateEventTimeWatermarkColumn",),
+        "UpdateEventTimeWatermarkColumn",
         How.ROW_BY_ROW,
         "output times",
         "the event time of what a processor puts out",
-        written="`eventTimeColumnName` of `transformWithState`",
+        "`eventTimeColumnName` of `transformWithState`",
     ),
     Entry(
-        ("Sample",),
+        "Sample",
         How.ROW_BY_ROW,
         "sample",
         "rows are drawn anew with each batch",
-        written="`sample`, `sampleBy`, TABLESAMPLE",
-        leaves=(Leaves.OPERATION,),
+        "`sample`, `sampleBy`, TABLESAMPLE",
+        (Leaves.OPERATION,),
     ),
     Entry(
-        ("Expand",),
+        "Expand",
         How.ROW_BY_ROW,
         "expand",
         "grouping sets, UNPIVOT, windows; control rows come once",
-        written="`rollup`, `cube`, `groupingSets`, `unpivot`, sliding `window`",
-        leaves=(Leaves.OPERATION,),
+        "`rollup`, `cube`, `groupingSets`, `unpivot`, sliding `window`",
+        (Leaves.OPERATION,),
     ),
     Entry(
-        ("Join",),
+        "Join",
         How.ROW_BY_ROW,
         "join",
         "a stream with a table; of two streams it is an operator, whose rows wait for each other",
-        written="`join`, `crossJoin`, `IN`, `EXISTS`",
-        leaves=(Leaves.TABLE, *_COMPUTED),
+        "`join`, `crossJoin`, `IN`, `EXISTS`",
+        (Leaves.TABLE, *_COMPUTED),
     ),
     Entry(
-        ("LateralJoin",),
+        "LateralJoin",
         How.ROW_BY_ROW,
         "lateral join",
         "with a table, or what a generator makes of the row",
-        written="`lateralJoin`, LATERAL",
-        leaves=(Leaves.TABLE,),
+        "`lateralJoin`, LATERAL",
+        (Leaves.TABLE,),
     ),
     Entry(
-        ("MapInArrow", "MapInPandas"),
+        "MapInArrow MapInPandas",
         How.ROW_BY_ROW,
         "map rows",
         "the function sees data rows only",
-        written="`mapInArrow`, `mapInPandas`",
+        "`mapInArrow`, `mapInPandas`",
     ),
     Entry(
-        ("AttachDistributedSequence",),
+        "AttachDistributedSequence",
         How.ROW_BY_ROW,
         "numbers",
         "the rows of a batch get numbers",
-        written="`zipWithIndex`",
-        leaves=(Leaves.WHOLE,),
+        "`zipWithIndex`",
+        (Leaves.WHOLE,),
     ),
     Entry(
-        ("CollectMetrics",),
+        "CollectMetrics",
         How.ROW_BY_ROW,
         "metrics",
         "`observe` measures data rows only",
-        written="`observe`",
-        leaves=(Leaves.OPERATION,),
+        "`observe`",
+        (Leaves.OPERATION,),
     ),
     Entry(
-        ("Sort",),
-        How.ROW_BY_ROW,
-        "sort",
-        "whole results of output mode complete",
-        written="`orderBy`, `sort`",
-        leaves=(Leaves.WHOLE,),
+        "Sort", How.ROW_BY_ROW, "sort", "whole results of output mode complete", "`orderBy`, `sort`", (Leaves.WHOLE,)
     ),
+    Entry("GlobalLimit", How.OPERATOR, "limit", "counts rows over time, or those of each whole result", "`limit`"),
+    Entry("LocalLimit", How.NAMES, "limit", "Spark puts it under `GlobalLimit`", "`limit`"),
     Entry(
-        ("GlobalLimit",),
-        How.OPERATOR,
-        "limit",
-        "counts rows over time, or those of each whole result",
-        written="`limit`",
-    ),
-    Entry(("LocalLimit",), How.NAMES, "limit", "Spark puts it under `GlobalLimit`", written="`limit`"),
-    Entry(
-        ("FlatMapGroupsInPandasWithState",),
+        "FlatMapGroupsInPandasWithState",
         How.OPERATOR,
         "function with state",
         "`applyInPandasWithState`",
-        written="`groupBy().applyInPandasWithState`",
+        "`groupBy().applyInPandasWithState`",
     ),
     Entry(
-        ("TransformWithStateInPySpark",),
+        "TransformWithStateInPySpark",
         How.OPERATOR,
         "processor",
         "a table for each state variable",
-        written="`groupBy().transformWithState`, `transformWithStateInPandas`",
+        "`groupBy().transformWithState`, `transformWithStateInPandas`",
     ),
     Entry(
-        ("FlatMapGroupsInPandas", "FlatMapGroupsInArrow"),
+        "FlatMapGroupsInPandas FlatMapGroupsInArrow",
         How.ROW_BY_ROW,
         "batch groups",
         "`applyInPandas`, `applyInArrow`: the groups of a batch; the function sees data rows only",
-        written="`groupBy().applyInPandas`, `applyInArrow`",
-        leaves=(Leaves.WHOLE,),
+        "`groupBy().applyInPandas`, `applyInArrow`",
+        (Leaves.WHOLE,),
     ),
     Entry(
-        ("FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow"),
+        "FlatMapCoGroupsInPandas FlatMapCoGroupsInArrow",
         How.ROW_BY_ROW,
         "batch cogroups",
         "the groups that two streams, or a stream and a table, have in a batch",
-        written="`groupBy().cogroup(...).applyInPandas`, `applyInArrow`",
-        leaves=(Leaves.WHOLE,),
+        "`groupBy().cogroup(...).applyInPandas`, `applyInArrow`",
+        (Leaves.WHOLE,),
     ),
     Entry(
-        ("Union",),
-        How.ROW_BY_ROW,
-        "union",
-        "the barriers of all sides are aligned behind it",
-        written="`union`, `unionByName`",
+        "Union", How.ROW_BY_ROW, "union", "the barriers of all sides are aligned behind it", "`union`, `unionByName`"
     ),
     Entry(
-        ("Aggregate",),
+        "Aggregate",
         How.OPERATOR,
         "aggregate",
         "keyed state under `uid(...)`",
-        written="`groupBy().agg`, `count`, `pivot`, `describe`, `subtract`",
+        "`groupBy().agg`, `count`, `pivot`, `describe`, `subtract`",
     ),
     Entry(
-        ("Deduplicate", "DeduplicateWithinWatermark"),
+        "Deduplicate DeduplicateWithinWatermark",
         How.OPERATOR,
         "deduplicate",
         "keeps keys",
-        written="`dropDuplicates`, `distinct`, `dropDuplicatesWithinWatermark`",
+        "`dropDuplicates`, `distinct`, `dropDuplicatesWithinWatermark`",
     ),
     Entry(
-        ("Distinct",),
+        "Distinct",
         How.OPERATOR,
         "distinct",
         "a rule of Spark's writes it as an aggregation of all columns",
-        written="SELECT DISTINCT, UNION",
+        "SELECT DISTINCT, UNION",
     ),
     Entry(
-        ("Window",),
+        "Window",
         How.OPERATOR,
         "ranks",
         "`row_number()`, `rank()` and `dense_rank()` that are filtered to the first rows of each key",
-        written="`row_number().over(...)` with a filter",
+        "`row_number().over(...)` with a filter",
     ),
     # --- what rules of Spark's write as others
+    Entry("WithCTE CTERelationDef CTERelationRef", How.RULE, "InlineCTE", "each use of a WITH is built anew", "WITH"),
     Entry(
-        ("WithCTE", "CTERelationDef", "CTERelationRef"),
-        How.RULE,
-        "InlineCTE",
-        "each use of a WITH is built anew",
-        written="WITH",
-    ),
-    Entry(
-        ("Intersect", "Except"),
+        "Intersect Except",
         How.OPERATOR,
         "set operation",
         "a rule of Spark's writes it as a join of distinct rows",
-        written="`intersect`, `exceptAll`",
+        "`intersect`, `exceptAll`",
     ),
     # --- where rows begin
     Entry(
-        ("StreamingRelationV2", "StreamingRelation"),
+        "StreamingRelationV2 StreamingRelation",
         How.SOURCE,
         "spark stream",
         "a stream that Spark itself reads rides under barriers",
-        written="`spark.readStream`",
+        "`spark.readStream`",
     ),
     Entry(
-        (
-            "LocalRelation",
-            "LogicalRDD",
-            "ExternalRDD",
-            "LogicalRelation",
-            "DataSourceV2Relation",
-            "HiveTableRelation",
-            "InMemoryRelation",
-            "OneRowRelation",
-            "Range",
-            "ResolvedInlineTable",
-            "EmptyRelation",
-        ),
+        "LocalRelation LogicalRDD ExternalRDD LogicalRelation DataSourceV2Relation HiveTableRelation "
+        "InMemoryRelation OneRowRelation Range ResolvedInlineTable EmptyRelation",
         How.STATIC,
         says="a table; a stream is joined with it",
         written="`spark.read`, `createDataFrame`, `range`, `table`",
     ),
     # --- refused
     Entry(
-        ("LimitAll", "Offset", "Tail"),
+        "LimitAll Offset Tail",
         How.REFUSED,
         says="a stream has no end that rows could be counted from: rank rows of each key by row_number() and a filter",
         written="`offset`, `tail`, LIMIT ALL",
     ),
     Entry(
-        ("AsOfJoin", "NearestByJoin", "DomainJoin", "OrderedJoin"),
+        "AsOfJoin NearestByJoin DomainJoin OrderedJoin",
         How.REFUSED,
         says="write the join by a range of time and a row_number() that is filtered to 1",
         written="`nearestByJoin`, as-of joins",
     ),
     Entry(
-        ("UnionLoop", "UnionLoopRef"),
+        "UnionLoop UnionLoopRef",
         How.REFUSED,
         says="a recursive WITH over a stream would not end: compute the recursion over a table and join it",
         written="WITH RECURSIVE",
     ),
     Entry(
-        ("ScriptTransformation",),
+        "ScriptTransformation",
         How.REFUSED,
         says="Spark would give control rows to the script: write mapInArrow, which sees data rows only",
         written="TRANSFORM ... USING",
     ),
     Entry(
-        ("Transpose", "SequentialStreamingUnion", "Pivot", "PythonWorkerLogs"),
+        "Transpose SequentialStreamingUnion Pivot PythonWorkerLogs",
         How.REFUSED,
         says="it needs all rows at once, which a stream never has",
         written="`transpose`, `pivot` without values",
     ),
     Entry(
-        ("Zip",),
+        "Zip",
         How.REFUSED,
         says="Spark would pair control rows too: write one `select` of all the columns",
         written="`zip`",
     ),
     Entry(
-        ("BinBy",),
+        "BinBy",
         How.REFUSED,
         says="Spark would scale the values of control rows: return the bins as an array from a function, explode it",
         written="BIN BY",
     ),
     Entry(
-        ("MapPartitionsExternalUDF",),
+        "MapPartitionsExternalUDF",
         How.REFUSED,
         says="Spark would give control rows to the function: write mapInArrow, which sees data rows only",
         written="functions of other languages",
     ),
     Entry(
-        (
-            "AppendColumns",
-            "AppendColumnsWithObject",
-            "CoGroup",
-            "DeserializeToObject",
-            "FlatMapGroupsInR",
-            "FlatMapGroupsInRWithArrow",
-            "FlatMapGroupsWithState",
-            "MapElements",
-            "MapGroups",
-            "MapPartitions",
-            "MapPartitionsInR",
-            "MapPartitionsInRWithArrow",
-            "SerializeFromObject",
-            "TransformWithState",
-            "TypedFilter",
-        ),
+        "AppendColumns* CoGroup DeserializeToObject FlatMapGroupsInR* FlatMapGroupsWithState MapElements "
+        "MapGroups MapPartitions MapPartitionsInR* SerializeFromObject TransformWithState TypedFilter",
         How.REFUSED,
         says="an operation of Scala's or R's Datasets: control rows have no object. Write it in PySpark or SQL",
         written="Datasets of Scala and R",
     ),
     Entry(
-        ("SQLTableFunction", "SQLFunctionNode"),
+        "SQLTableFunction SQLFunctionNode",
         How.REFUSED,
         says="write the query of the function in its place, as a temporary view or in WITH",
         written="table functions that CREATE FUNCTION made",
     ),
     # --- in no analysed query of a stream
     Entry(
-        (
-            "AutoCdcInto",
-            "CommandResult",
-            "CreateTable",
-            "InsertIntoDir",
-            "InsertIntoStatement",
-            "MergeRows",
-            "MultiResult",
-            "Call",
-            "WriteFiles",
-            "WriteToContinuousDataSource",
-            "WriteToDataSourceV2",
-            "WriteToMicroBatchDataSource",
-            "WriteToMicroBatchDataSourceV1",
-            "WriteToStream",
-            "WriteToStreamStatement",
-        ),
+        "AutoCdcInto Call CommandResult CreateTable InsertInto* MergeRows MultiResult Write*",
         How.ABSENT,
         says="a command, and no query",
     ),
     Entry(
-        (
-            "CurrentNamespace$",
-            "DataFrameDropColumns",
-            "DummyExpressionHolder",
-            "GeneralParameterizedQuery",
-            "NameParameterizedQuery",
-            "NamedStreamingRelation",
-            "PlanWithUnresolvedIdentifier",
-            "PosParameterizedQuery",
-            "RelationChanges",
-            "RelationTimeTravel",
-            "ResolvedIdentifier",
-            "ResolvedNamespace",
-            "ResolvedNonPersistentFunc",
-            "ResolvedPersistentFunc",
-            "ResolvedPersistentView",
-            "ResolvedProcedure",
-            "ResolvedTable",
-            "ResolvedTempView",
-            "Subquery",
-            "TemporaryViewRelation",
-            "Unpivot",
-            "UnresolvedBinBy",
-            "UnresolvedCatalogRelation",
-            "UnresolvedCteRelationRef",
-            "UnresolvedDataSource",
-            "UnresolvedDeduplicate",
-            "UnresolvedEventTimeWatermark",
-            "UnresolvedExecuteImmediate",
-            "UnresolvedFunctionName",
-            "UnresolvedHaving",
-            "UnresolvedHint",
-            "UnresolvedIdentifier",
-            "UnresolvedInlineTable",
-            "UnresolvedInsert",
-            "UnresolvedInsertTarget",
-            "UnresolvedNamespace",
-            "UnresolvedProcedure",
-            "UnresolvedQualify",
-            "UnresolvedRelation",
-            "UnresolvedSubqueryColumnAliases",
-            "UnresolvedTVFAliases",
-            "UnresolvedTable",
-            "UnresolvedTableOrView",
-            "UnresolvedTableValuedFunction",
-            "UnresolvedTranspose",
-            "UnresolvedView",
-            "UnresolvedWith",
-            "V2ChangelogReference",
-            "V2TableReference",
-            "WithWindowDefinition",
-            "MetricViewPlaceholder",
-            "ResolvedMetricView",
-        ),
+        "*ParameterizedQuery *Reference *Unresolved* CurrentNamespace$ DataFrameDropColumns DummyExpressionHolder "
+        "MetricViewPlaceholder NamedStreamingRelation RelationChanges RelationTimeTravel Resolved* Subquery "
+        "TemporaryViewRelation Unpivot WithWindowDefinition",
         How.ABSENT,
         says="the analyser puts something else in its place",
     ),
     Entry(
-        (
-            "ArrowEvalPython",
-            "ArrowEvalPythonUDTF",
-            "BatchEvalPython",
-            "BatchEvalPythonUDTF",
-            "DataSourceV2ScanRelation",
-            "LogicalQueryStage",
-            "MemoryPlan",
-            "NonGroupingAggregateReference",
-            "OffsetHolder",
-            "ReturnAnswer",
-            "ScanBuilderHolder",
-            "StreamingExecutionRelation",
-            "StreamingDataSourceV2Relation",
-            "StreamingDataSourceV2ScanRelation",
-            "WindowGroupLimit",
-        ),
+        "*EvalPython* DataSourceV2ScanRelation LogicalQueryStage MemoryPlan NonGroupingAggregateReference "
+        "OffsetHolder ReturnAnswer ScanBuilderHolder StreamingExecutionRelation StreamingDataSourceV2* "
+        "WindowGroupLimit",
         How.ABSENT,
         says="the optimizer or the execution makes it, behind the analysis",
     ),
-    Entry(
-        (
-            "ErrorCondition",
-            "ExceptionHandler",
-            "ForStatement",
-            "IfElseStatement",
-            "IterateStatement",
-            "LeaveStatement",
-            "LoopStatement",
-            "RepeatStatement",
-            "SearchedCaseStatement",
-            "SimpleCaseStatement",
-            "SingleStatement",
-            "WhileStatement",
-        ),
-        How.ABSENT,
-        says="a statement of an SQL script, and no query",
-    ),
+    Entry("*Statement ErrorCondition ExceptionHandler", How.ABSENT, says="a statement of an SQL script, and no query"),
 )
 
-NEW_IN_4_3 = frozenset(
-    {
-        "AutoCdcInto",
-        "BinBy",
-        "MapPartitionsExternalUDF",
-        "UnresolvedBinBy",
-        "UnresolvedDeduplicate",
-        "UnresolvedInsert",
-        "UnresolvedInsertTarget",
-        "V2ChangelogReference",
-        "Zip",
-    }
-)
+NEW_IN_4_3 = frozenset({"AutoCdcInto", "BinBy", "MapPartitionsExternalUDF", "Zip"})
 """The nodes that Spark 4.2 does not have."""
 
-_UNKNOWN = Entry((), How.REFUSED, says="a kind of operation that came with a newer Spark than this library knows")
-_BY_NODE = {node: entry for entry in LEDGER for node in entry.nodes}
+_UNKNOWN = Entry("", How.REFUSED, says="a kind of operation that came with a newer Spark than this library knows")
+_BY_NODE = {node: entry for entry in LEDGER for node in entry.nodes.split()}
 
 
 def entry_of(node: str) -> Entry:
     """The row of a class of node. One that no row names is refused."""
-    return _BY_NODE.get(node, _UNKNOWN)
+    return _BY_NODE.get(name_of(node) or "", _UNKNOWN)
 
 
-def named() -> frozenset[str]:
-    """The classes that the ledger names."""
-    return frozenset(_BY_NODE)
+def name_of(node: str) -> str | None:
+    """What names a class of node in the ledger: itself, or else the first pattern that it fits."""
+    return node if node in _BY_NODE else next((name for name in _BY_NODE if fnmatchcase(node, name)), None)
 
 
 def ledger_table() -> str:
     """All of the ledger for docs/design/front-door.md, in Markdown."""
     lines = ["| nodes of Spark's plan | what becomes of them | | leaves Arrow for |", "|---|---|---|---|"]
     for entry in LEDGER:
-        names = ", ".join(f"`{node}`" for node in sorted(entry.nodes))
+        names = ", ".join(f"`{node}`" for node in sorted(entry.nodes.split()))
         leaves = ", ".join(why.name.lower() for why in entry.leaves)
         lines.append(f"| {names} | {_how(entry)} | {entry.says} | {leaves} |")
     return "\n".join(lines) + "\n"

@@ -78,7 +78,8 @@ class WholeJob:
         self.committer = Committer(self.run, self.sinks)
         state, storage = f"{self.run.url}/state/{UID}", self.config.storage_options()
         self.cache = RunCache(state, str(self.root / "cache"), 2**24, storage)
-        done = plan.spark_folder(plan.location).location()
+        self.location = Path(self.run.location)  # a changed query may go on elsewhere
+        done = plan.spark_folder(self.run.location).location()
         self.batch = -1 if done.committed is None else done.committed
         self.position, self.epoch, self.counts = self._begin()
         if done.planned is not None and done.planned > self.batch:

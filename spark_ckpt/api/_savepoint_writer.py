@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_ckpt.api._written_state import Bootstrapped, Kept, Rows, StateRows, positions
+from spark_ckpt.config_values import parse_duration_ms
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution.columns import quoted
 from spark_ckpt.execution.rewriting import merged_watermarks
@@ -69,23 +70,29 @@ class SavepointWriter(Hinting):
             rows = rows(self._rows(uid))
         return self._put("with_operator", uid, self._no_rows(uid) if rows is None else rows)
 
-    def bootstrap(self, uid: str, rows: Any, orderBy: str | Sequence[str] = ()) -> SavepointWriter:
+    def bootstrap(
+        self, uid: str, rows: Any, orderBy: str | Sequence[str] = (), every: str | None = None
+    ) -> SavepointWriter:
         """The state of the operator ``uid``, computed of rows that its source would have read, as after a stream of
         them: by the query's own filters and columns in front of the operator, and the operator's own function.
 
         ``rows``: a batch DataFrame with the source's columns, or one for each source, by uid. ``orderBy``: columns that
         the operator gets, by which the rows of a key come; else in any order. What comes out is written nowhere, and
         time-outs that are behind the last row's watermark have fired. Executors keep a portion of rows in memory.
+
+        Functions with event-time time-outs or timers get the rows of a key in the order of their event times, and a
+        time-out that is due ahead of a row fires ahead of it. ``every``, as ``"10 minutes"``: rows of so much event
+        time are one call, which is faster; time-outs between them fire behind the call.
         """
         if uid not in self.query.nodes:
             raise InvalidInputError(f"bootstrap({uid!r}): expected an operator's uid, of {sorted(self.query.nodes)}")
         sources = [s for s, node in self.query.sources.items() if node in self.query.nodes[uid].upstream]
         by_source = dict(rows) if isinstance(rows, Mapping) else dict.fromkeys(sources[:1], rows)
         order = [orderBy] if isinstance(orderBy, str) else list(orderBy)
-        made = Bootstrap(self._request, self.query, uid, by_source, order).checked()
+        made = Bootstrap(self._request, self.query, uid, by_source, order, _every_ms(uid, every)).checked()
         for table in self.query.tables[uid]:
             self._tables[table] = Bootstrapped(made)
-        self._said.append(["bootstrap", uid, *order])
+        self._said.append(["bootstrap", uid, *order, *([] if every is None else [f"every {every}"])])
         return self
 
     def patch(self, uid: str, rows: Any) -> SavepointWriter:
@@ -330,6 +337,13 @@ class SavepointWriter(Hinting):
     def _owner(self, table: str) -> str:
         self._form(table)
         return next(uid for uid, tables in self.query.tables.items() if table in tables)
+
+
+def _every_ms(uid: str, every: str | None) -> int:
+    try:
+        return 1 if every is None else max(1, parse_duration_ms(every))
+    except (ValueError, AttributeError) as error:
+        raise InvalidInputError(f"bootstrap({uid!r}): every={every!r}: expected {error}") from None
 
 
 def _without(rows: DataFrame, keys: DataFrame, names: list[str]) -> DataFrame:

@@ -151,10 +151,11 @@ def _is_absent(error: Py4JJavaError) -> bool:
     return str(error.java_exception.getClass().getName()) == "java.io.FileNotFoundException"
 
 
-def event_time_rule(conf: Any, location: SparkFolder) -> EventTime:
+def event_time_rule(conf: Any, location: SparkFolder | None = None) -> EventTime:
     """As the session has it when the query starts; which of several watermarks counts, as when it first did: Spark
     keeps that at its ``location``."""
+    kept = None if location is None else location.kept_conf(_POLICY)
     return EventTime(
-        (location.kept_conf(_POLICY) or conf.get(_POLICY, "min")).lower(),
+        (kept or conf.get(_POLICY, "min")).lower(),
         conf.get("spark.sql.streaming.statefulOperator.allowMultiple", "true") == "true",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -184,9 +185,16 @@ def query_state(request: StartRequest) -> QueryState:
     nodes = {uid: node for node, uid in asked.uids.items()}
     sources = {uid: node for node, uid in asked.sources.items()}
     # As a build names them, which meets them in the order of the plan.
-    streams = [(f"{w.column}#{at}", set(w.sources)) for at, w in enumerate(asked.lineage.watermarks, 1)]
-    watermarks = {uid: tuple(s for s, of in streams if of & set(node.upstream)) for uid, node in nodes.items()}
+    watermarks = {uid: tuple(_streams(asked.lineage, node)) for uid, node in nodes.items()}
     return QueryState(asked.config, replace(asked.topology(), begins={}), nodes, tables, sources, watermarks)
+
+
+def _streams(lineage: Lineage, node: OperatorNode) -> Iterator[str]:
+    """The streams with a watermark that reach ``node``. Copies of one ``withWatermark`` are one stream."""
+    for number, one in enumerate(dict.fromkeys(w.one for w in lineage.watermarks), 1):
+        copies = [w for w in lineage.watermarks if w.one is one]
+        if any(set(w.sources) & set(node.upstream) for w in copies):
+            yield f"{copies[0].column}#{number}"
 
 
 def _forms(node: OperatorNode, uid: str, key_groups: int) -> dict[str, WrittenRows]:

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt import clock
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.execution._spark_location import event_time_rule
 from spark_ckpt.execution.build import BuildContext, source_specs
 from spark_ckpt.execution.chain import Chain, Recipe, in_python
 from spark_ckpt.execution.columns import quoted
@@ -19,31 +20,40 @@ from spark_ckpt.execution.start import QueryState, StartRequest
 from spark_ckpt.execution.state_writing import Written, written_table
 from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.protocol import events as ev
-from spark_ckpt.runtime.operator.bootstrap import BootstrapState, RowsByKey
+from spark_ckpt.runtime.operator.bootstrap import BootstrapOutput, BootstrapState, History, RowsByKey
 from spark_ckpt.runtime.operator.pack import LatestTimes
 from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.runtime.state_writing import REPORT, ROUTE, WrittenTable
-from spark_ckpt.runtime.stateless import nullable, spark_schema
-from spark_ckpt.types import CTL, KEY_HASH, TAG, make_tag
+from spark_ckpt.runtime.stateless import nullable, spark_schema, with_control
+from spark_ckpt.state.aggregates.sessions import SessionAggregate
+from spark_ckpt.state.aggregates.windowed import WindowedAggregate
+from spark_ckpt.state.functions.base import StateFunction
+from spark_ckpt.state.functions.distinct_rows import DistinctRows
+from spark_ckpt.state.joins.function import StreamJoin
+from spark_ckpt.types import CTL, EVENT_TIME, KEY_HASH, TAG, make_tag
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """``rows``: by source, batch DataFrames with its columns. ``order``: columns by which a key's rows are sorted."""
+    """``rows``: by source, batch DataFrames with its columns. ``order``: columns by which a key's rows are sorted.
+    ``every_ms``: how much event time is a batch, of functions that go by it."""
 
     request: StartRequest
     query: QueryState
     uid: str
     rows: Mapping[str, Any]
     order: Sequence[str] = ()
+    every_ms: int = 1
 
     def checked(self) -> Bootstrap:
         """Raises ``InvalidInputError`` for what can be known without reading rows."""
         node = self._node
-        if node.behind:
+        unknown = sorted(self._uid_of(front) for front in node.behind if not self._result_known(front.function))
+        if unknown:
             raise InvalidInputError(
-                f"bootstrap({self.uid!r}): its rows come from other operators that keep state, so they are not known "
-                "from the sources; give its state by with_operator"
+                f"bootstrap({self.uid!r}): its rows come from {', '.join(map(repr, unknown))}; what comes out of that "
+                "depends on how rows are cut into batches, so it is not known from the sources. Give the state of "
+                f"{self.uid!r} by with_operator"
             )
         needed = {uid: source for uid, source in self.query.sources.items() if source in node.upstream}
         if set(self.rows) != set(needed):
@@ -58,44 +68,91 @@ class Bootstrap:
     def _node(self) -> OperatorNode:
         return self.query.nodes[self.uid]
 
+    def _uid_of(self, node: OperatorNode) -> str:
+        return next(uid for uid, known in self.query.nodes.items() if known is node)
+
+    def _result_known(self, function: StateFunction) -> bool:
+        """Whether any batches of rows that are not late give the same."""
+        if isinstance(function, WindowedAggregate | SessionAggregate):
+            return self.request.output_mode == "append"
+        return isinstance(function, DistinctRows | StreamJoin)
+
     def write(self, tables: Mapping[str, WrittenTable]) -> tuple[dict[str, Written], dict[str, int]]:
         """Compute the state, and write the ``tables`` of the operator; returns them, and the watermarks of the rows."""
-        spec, rows, hashes = self._reached()
-        combined = not self.order
-        by_key = RowsByKey(spec, hashes, combined)
-        seen = _watermarks(spec, rows)
-        now_us = min((seen.get(stream, 0) for stream in spec.watermarks), default=None)
+        context = self._reached()
+        assert context.reached is not None
+        spec, rows, hashes = context.reached
+        order = self._order(spec)
+        by_key = RowsByKey(spec, hashes, combined=not order)
+        history, seen = self.history(spec, rows, context.passed_on)
         names = ["", *self._node.families]
-        task = BootstrapState(by_key, dict(zip(names, tables.values(), strict=True)), now_us, clock.now_ms())
-        reports = _sorted(rows, by_key, self._order(spec), spec).mapInArrow(task, REPORT).collect()
-        written = {name: written_table(table, reports) for name, table in tables.items()}
-        if now_us is not None:  # rows that are older come late, as their windows and time-outs are over
-            seen[ev.NO_STREAM] = max(0, now_us // 1000 * 1000)
-        return written, seen
+        task = BootstrapState(by_key, dict(zip(names, tables.values(), strict=True)), history)
+        reports = _sorted(rows, by_key, order).mapInArrow(task, REPORT).collect()
+        return {name: written_table(table, reports) for name, table in tables.items()}, seen
+
+    def history(self, spec: OperatorSpec, rows: Any, front: Mapping[str, int]) -> tuple[History, dict[str, int]]:
+        """The time of the rows, and what an operator that is restored has seen of it. ``front``: the watermarks that
+        operators in front of it pass on."""
+        if not spec.watermarks:
+            return History(None, 0, self.every_ms, clock.now_ms()), {}
+        told = _watermarks(spec, rows)
+        latest = told.pop(ev.NO_STREAM, 0)
+        seen = {stream: max(w[stream] for w in (told, front) if stream in w) for stream in {**told, **front}}
+        choose = max if spec.time.policy == "max" else min
+        now_us = max(0, choose(seen.get(stream, 0) for stream in spec.watermarks) // 1000 * 1000)
+        # Rows that are older come late, as their windows and time-outs are over.
+        seen = {**{stream: seen[stream] for stream in spec.watermarks if stream in seen}, ev.NO_STREAM: now_us}
+        return History(now_us, max(0, latest - now_us), self.every_ms, clock.now_ms()), seen
+
+    def put_out(self, spec: OperatorSpec, rows: Any, hashes: bool, history: History) -> Any:
+        """What an operator in front puts out."""
+        order = self._by_time(spec)
+        by_key = RowsByKey(spec, hashes, combined=not order)
+        schema = with_control(spark_schema(spec.function.output_schema))
+        named = T.StructType([T.StructField(f"c{at}", f.dataType) for at, f in enumerate(schema)])
+        made = _sorted(rows, by_key, order).mapInArrow(BootstrapOutput(by_key, history), named)
+        return made.toDF(*schema.fieldNames())
+
+    def _by_time(self, spec: OperatorSpec) -> list[int]:
+        if not spec.function.ends_between_rows:
+            return []
+        if EVENT_TIME not in spec.rows_schema.names:
+            raise InvalidInputError(
+                f"bootstrap({self.uid!r}): the state of {spec.uid!r} ends by the event time, so its rows have to come "
+                "in that order: expected the column of withWatermark among those that reach it; keep it up to there"
+            )
+        return [spec.rows_schema.names.index(EVENT_TIME)]
 
     def _order(self, spec: OperatorSpec) -> list[int]:
         names = spec.rows_schema.names
+        function = spec.function
+        if self.order and isinstance(function, WindowedAggregate) and function.slide_us is not None:
+            raise InvalidInputError(
+                f"bootstrap({self.uid!r}): orderBy: the rows of sliding windows are added up by slices, so they have "
+                "no order; leave orderBy out, or give the state by with_operator"
+            )
         unknown = [name for name in self.order if name not in names]
         if unknown:
             raise InvalidInputError(
                 f"bootstrap({self.uid!r}): orderBy {unknown}: expected columns that the operator gets, of {names}"
             )
-        return [names.index(name) for name in self.order]
+        return [*self._by_time(spec), *map(names.index, self.order)]
 
-    def _reached(self) -> tuple[OperatorSpec, Any, bool]:
+    def _reached(self) -> _BatchContext:
         context = _BatchContext(self)
         recipe = next(r for r in _recipes(self.request.df._recipe) if self._node in r.operators)
         context.chain(recipe)
         if context.reached is None:
             raise InvalidInputError(
-                f"bootstrap({self.uid!r}): expected an operator over rows of one stream, such as an aggregation, "
-                "dropDuplicates or a function with state; give the state of others by with_operator"
+                f"bootstrap({self.uid!r}): expected an aggregation, a join, dropDuplicates or a function with state; "
+                "give the state of others by with_operator"
             )
-        return context.reached
+        return context
 
 
 class _BatchContext(BuildContext):
-    """A build in which batch DataFrames stand in for sources, up to the rows for one operator."""
+    """A build in which batch DataFrames stand in for sources, up to the rows for one operator. Of operators in front
+    of it comes what they put out, and ``passed_on`` are the watermarks that they tell."""
 
     def __init__(self, of: Bootstrap) -> None:
         request, query = of.request, of.query
@@ -106,16 +163,26 @@ class _BatchContext(BuildContext):
         run = RunSpec(query.config.job or "", query.config, 0, 0, 1, None, None, query.topology, partitions)
         specs = source_specs(run, lineage, named, uids)
         root, told = request.df._recipe, lineage.told_watermarks
-        super().__init__(spark, "ckpt_bootstrap", run, specs, root, request.output_mode, uids, told)
+        time = event_time_rule(spark.conf)
+        super().__init__(spark, "ckpt_bootstrap", run, specs, root, request.output_mode, uids, told, event_time=time)
+        for watermark in lineage.watermarks:  # as the build of a start meets them
+            self.stream_number(watermark)
         self._of, self._frames = of, {query.sources[uid]: rows for uid, rows in of.rows.items()}
         self.reached: tuple[OperatorSpec, Any, bool] | None = None
+        self.passed_on: dict[str, int] = {}
 
-    def wants_rows(self, node: OperatorNode) -> bool:
-        return node is self._of.query.nodes[self._of.uid]
+    def wants_rows(self, _node: OperatorNode) -> bool:
+        return True
 
     def rows_for(self, spec: OperatorSpec, rows: Any, hashes: bool) -> Chain:
-        self.reached = spec, rows, hashes
-        return Chain(rows, rows.schema)
+        if spec.uid == self._of.uid:
+            self.reached = spec, rows, hashes
+            return Chain(rows, rows.schema)
+        history, seen = self._of.history(spec, rows, self.passed_on)
+        delay_us = 1000 * spec.function.output_delay_ms
+        self.passed_on |= {stream: micros - delay_us for stream, micros in seen.items() if stream != ev.NO_STREAM}
+        made = self._of.put_out(spec, rows, hashes, history)
+        return Chain(made, made.schema)
 
     def _load(self, chain: Chain) -> Any:
         head: SourceNode = chain.head
@@ -143,18 +210,15 @@ def _check_rows(operator: str, source: str, expected: T.StructType, rows: Any) -
 
 
 def _watermarks(spec: OperatorSpec, rows: Any) -> dict[str, int]:
-    """Of each stream, behind the last row of all."""
-    if not spec.watermarks:
-        return {}
+    """Of each stream, behind the last row of all; of no stream, the event time of the last row."""
     told = in_python(rows, (LatestTimes(spec),), T.StructType.fromDDL(LatestTimes.SCHEMA))
-    found = {row.stream: row.latest for row in told.groupBy("stream").agg(F.max("micros").alias("latest")).collect()}
-    return {stream: found[stream] for stream in spec.watermarks if stream in found}
+    return {row.stream: row.latest for row in told.groupBy("stream").agg(F.max("micros").alias("latest")).collect()}
 
 
-def _sorted(rows: Any, by_key: RowsByKey, order: list[int], spec: OperatorSpec) -> Any:
+def _sorted(rows: Any, by_key: RowsByKey, order: list[int]) -> Any:
     schema = spark_schema(by_key.schema)
     fields = [T.StructField(f"c{at}", f.dataType) for at, f in enumerate(nullable(schema))]
     made = in_python(rows, (by_key,), T.StructType([*fields, T.StructField(ROUTE, T.IntegerType())]))
     by_hash = f"c{by_key.schema.names.index(KEY_HASH)}"
-    routed = made.repartition(spec.run.subtasks.partitions, ROUTE)
+    routed = made.repartition(by_key.spec.run.subtasks.partitions, ROUTE)
     return routed.sortWithinPartitions(by_hash, *(f"c{at}" for at in order))

@@ -130,13 +130,15 @@ class JoinWiring:
     def __call__(self, ctx: Any, node: OperatorNode) -> Chain:
         """``ctx`` is the build context of a start."""
         spec = self._spec(ctx, node)
-        sides = [self._packed(ctx, spec, side) for side in (LEFT, RIGHT)]
-        return produced_by(sides[LEFT].union(sides[RIGHT]), spec)
+        left, right = (self._side(ctx, side) for side in (LEFT, RIGHT))
+        if ctx.wants_rows(node):
+            return ctx.rows_for(spec, ctx.place(left).union(ctx.place(right)), True)
+        packed = [ctx.place(s.then(PackStage(spec, hashes=True), spark_schema(PACKED))) for s in (left, right)]
+        return produced_by(packed[LEFT].union(packed[RIGHT]), spec)
 
-    def _packed(self, ctx: Any, spec: OperatorSpec, side: int) -> Any:
+    def _side(self, ctx: Any, side: int) -> Chain:
         rows = self.plan.side(side, self.times[side])
-        chain = ctx.chain(self.recipes[side]).then(rows, spark_schema(rows.schema))
-        return ctx.place(chain.then(PackStage(spec, hashes=True), spark_schema(PACKED)))
+        return ctx.chain(self.recipes[side]).then(rows, spark_schema(rows.schema))
 
     def _spec(self, ctx: Any, node: OperatorNode) -> OperatorSpec:
         fields = [*self.plan.rows_schema, pa.field(KEY_HASH, pa.int64())]
@@ -175,6 +177,7 @@ def joined_rows(wiring: JoinWiring, uid: str | None, shown: list[T.StructField])
         begins=addable(function),
         behind=lineage.operators,
         waits=function.waits,
+        function=function,
     )
     out = T.StructType(noted_as(spark_schema(function.output_schema).fields, shown))
     full = with_control(out)

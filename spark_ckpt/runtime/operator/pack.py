@@ -103,7 +103,8 @@ class PackStage:
 
 
 class LatestTimes:
-    """In place of packing: a row for each stream, the watermark behind all rows of the task. For rows in batch."""
+    """In place of packing: a row for each stream, the watermark behind all rows of the task; of no stream, the event
+    time of the latest row. For rows in batch."""
 
     SCHEMA = "stream string, micros bigint"
 
@@ -117,6 +118,7 @@ class LatestTimes:
             controls.add(control)
             for tag, piece in runs_of_tag(data):
                 controls.note_event_times(tag, piece)
+                controls.note_latest(tag, piece)
         yield from controls.latest_times()
 
 
@@ -185,6 +187,11 @@ class _Controls:
         largest = None if spec is None else latest_micros(rows.column(spec.column))
         if spec is not None and largest is not None:
             self.note(epoch_of_tag(tag), spec.name, largest - spec.delay_us)
+
+    def note_latest(self, tag: int, rows: pa.RecordBatch) -> None:
+        latest = pc.max(_event_micros(rows, self.spec.event_time)).as_py()
+        if latest is not None:
+            self.note(epoch_of_tag(tag), ev.NO_STREAM, latest)
 
     def note(self, epoch: int, stream: str, micros: int) -> None:
         key = (epoch, stream)

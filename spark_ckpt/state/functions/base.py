@@ -119,6 +119,12 @@ class StateFunction(ABC):
         return self.timeout == "EventTimeTimeout"
 
     @property
+    def ends_between_rows(self) -> bool:
+        """Whether a key's state may end by the event time and begin anew with a later row of the key. Then the state
+        behind many rows is known only if they come in the order of their event times."""
+        return False
+
+    @property
     def waits(self) -> bool:
         """Whether rows that it was given come out when the event time passes them, and not before."""
         return False
@@ -223,6 +229,10 @@ class UserStateFunction(StateFunction):
     """One that calls the user's ``func``, which may listen itself."""
 
     func: Callable[..., Any]
+
+    @property
+    def ends_between_rows(self) -> bool:
+        return self.timeout == "EventTimeTimeout"
 
     @property
     def listens(self) -> bool:

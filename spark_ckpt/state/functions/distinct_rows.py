@@ -74,6 +74,26 @@ class DistinctRows(StateFunction):
         return self._late or super().drops_late
 
     @property
+    def ends_between_rows(self) -> bool:
+        """The event time as a key: a row that comes behind the end of its key's state is late."""
+        return self.expiry is not None and self.expiry.delay_us is not None
+
+    def last_passing(self, rows: pa.Table, watermarks_ms: np.ndarray) -> pa.Table:
+        """Of each key the last row that comes out, if ``rows`` come one by one in their order within the key, each at
+        its own watermark. What these rows leave as state is what all of them leave."""
+        assert self.expiry is not None
+        seg = group_rows(rows[KEY_HASH].to_numpy(), rows.select(self.key_schema.names), whole=True)
+        order = np.arange(seg.rows) if seg.order is None else seg.order
+        timeouts = self.expiry.timeouts_ms(rows.select([self.expiry.column]))[order].tolist()
+        now_ms = watermarks_ms[order].tolist()
+        last = seg.starts.tolist()
+        for key, (start, end) in enumerate(zip(last, seg.ends.tolist(), strict=True)):
+            for at in range(start + 1, end):
+                if timeouts[last[key]] < now_ms[at]:
+                    last[key] = at
+        return rows.take(pa.array(np.sort(order[np.array(last, np.int64)])))
+
+    @property
     def made_of(self) -> Mapping[str, str]:
         """Until when keys are kept. How long a delay is may change: Spark allows it, too."""
         if self.timeout == "NoTimeout":

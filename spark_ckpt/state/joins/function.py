@@ -104,6 +104,20 @@ class StreamJoin(StateFunction):
                 kept = pc.or_(kept, pc.equal(rows[RIGHT], of_right))
         return rows if pc.all(kept).as_py() is not False else rows.filter(kept)
 
+    def still_needed(self, rows: pa.Table, watermark_ms: int) -> pa.Table:
+        """Of all rows there are, those that matter behind ``watermark_ms``: they wait, or a row that waits has to be
+        told whether it has found them. The others would meet each other, which is the square of a long history."""
+        batch = one_batch(rows)
+        of_right, needed = batch.column(RIGHT).to_numpy(zero_copy_only=False), np.ones(len(batch), bool)
+        for place, side in enumerate(self.sides):
+            told = self.sides[1 - place].outer or (self.how == SEMI and place == 1)
+            if side.expiry is not None and not told:
+                names, slots = side.columns.names, [*side.slots, side.expiry.column]
+                at = names.index(side.expiry.column) if side.expiry.column in names else -1  # or it is a key
+                timeouts = side.expiry.timeouts_ms(batch.column(slots[at]))
+                needed &= (of_right != (place == 1)) | (timeouts == NO_TIMEOUT) | (timeouts >= watermark_ms)
+        return rows if needed.all() else rows.filter(pa.array(needed))
+
     def process(self, ctx: CallContext, touched: Touched) -> Changed:
         counts = _Counts(touched)
         step = self._expired if touched.timed_out.any() else self._arrived

@@ -66,6 +66,10 @@ class ProcessorFunction(StateFunction):
         return None if family in (TIMERS, LISTS) else nothing_in(self.families[family].value_schema)
 
     @property
+    def ends_between_rows(self) -> bool:
+        return self.timeout == "EventTimeTimeout"
+
+    @property
     def listens(self) -> bool:
         return hasattr(self.processor, LISTENER)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -92,6 +93,13 @@ class InputFolder:
         self.gone = {info["name"] for info in infos if "gone" in info}
         entries = [self._entry(info) for info in infos]
         return sorted((e for e in entries if e.size > 0), key=lambda e: (e.mtime_us, e.path))
+
+    def may_hold(self, path: str) -> bool:
+        """Whether a file of that path is below the folder, or below what is in front of the first wildcard."""
+        parts = self.root.split("/")
+        fixed = list(takewhile(lambda part: not is_glob(part), parts))
+        below = path.split("/")[: len(fixed)] == fixed
+        return below if len(fixed) < len(parts) else below and (path == self.root or len(path) > len(self.root))
 
     def is_there(self) -> bool:
         """Whether there is something at the path, or may be later, as it is a glob. Lists nothing; of an object store,

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_ckpt.errors import ConfigError
+from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.sources._bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError, OtherHeader, Unread
 from spark_ckpt.sources._convert import arrow_schema, pieces
@@ -229,6 +229,8 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at = Position.of(start)
         log = self._known()
         log.require(at.file)
+        if not (at.file or at.row):
+            self._refuse_other_folders(log)
         if self._pinned is None:
             self._discover(log)
         known = log.entries if self._pinned is None else log.entries[: self._pinned]
@@ -297,6 +299,19 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log.compact()
         ended, interval = self._clock(), self._source.parsed["discoveryInterval"]
         self._next_listing = ended + (max(interval, 4 * (ended - began)) if interval else 0)
+
+    def _refuse_other_folders(self, log: DiscoveryLog) -> None:
+        """A source that begins anew reads all that the log has, which may be that of a dropped source of its uid."""
+        outside = [e.path for e in log.entries if not self._folder.may_hold(e.path)]
+        listed = {e.path for e in self._folder.files()} if outside else set()  # a log of Spark's may name any place
+        other = next((path for path in outside if path not in listed), None)
+        if other is not None:
+            raise InvalidInputError(
+                f"the source of {redact_url(self._folder.url)} begins anew, and the job has a log of files under its "
+                f"uid that was made for another folder: expected only files of its own, found "
+                f"{self._folder.shown(other)}. Give the source a uid that the job has not had: "
+                '.option("uid", ...)'
+            )
 
     def _young(self, files: list[FileEntry], log: DiscoveryLog) -> list[FileEntry]:
         """``files`` without new ones that ``maxFileAge`` passes over."""

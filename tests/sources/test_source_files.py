@@ -127,6 +127,26 @@ def test_after_going_back_files_come_in_the_order_in_which_they_were_discovered(
     assert batches(inputs.open(), start) == [order]
 
 
+def test_a_source_that_begins_anew_under_a_uid_that_was_dropped_reads_all_of_its_folder_again(inputs: Input) -> None:
+    inputs.write("a.parquet", [1])
+    assert batches(inputs.open()) == [[1]]
+    inputs.write("b.parquet", [2])
+    assert batches(inputs.open()) == [[1, 2]]
+    inputs.path = inputs.path.with_name("other")
+    inputs.write("c.parquet", [3])
+    with pytest.raises(InvalidInputError, match=r'other begins anew.*found .*/in/a.parquet.*option\("uid"'):
+        batches(inputs.open())
+    inputs.metadata = inputs.metadata.with_name("new uid")
+    assert batches(inputs.open()) == [[3]]
+
+
+@pytest.mark.parametrize("place", ["*", "{i,o}n/*.parquet", "in/a.parquet"])
+def test_the_files_that_a_glob_or_a_path_has_found_are_its_own_after_a_restart(inputs: Input, place: str) -> None:
+    inputs.write("a.parquet", [1])
+    path = str(inputs.path.parent / place) if place != "*" else f"{inputs.path}/*"
+    assert batches(inputs.open(path=path)) == batches(inputs.open(path=path)) == [[1]]
+
+
 def test_two_drivers_that_discover_at_the_same_time_agree_on_the_order(inputs: Input) -> None:
     inputs.write("b.parquet", [2])
     old, new = inputs.open(), inputs.open()

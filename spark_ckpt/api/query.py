@@ -12,6 +12,7 @@ from spark_ckpt.errors import CheckpointFailedError, CkptError, InvalidInputErro
 from spark_ckpt.execution.batch_functions import delivery_error
 from spark_ckpt.hints import missing
 from spark_ckpt.jobs.batch_reports import reported
+from spark_ckpt.jobs.ending import note_end
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.requests import ask
 from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT
@@ -85,16 +86,27 @@ class CkptQuery:
         functions of ``foreachBatch`` and ``foreach`` have what was committed; what they raise ends the query, too.
         """
         if self._deliverer is None:
-            return self._query.awaitTermination() if timeout is None else bool(self._query.awaitTermination(timeout))
+            return self._awaited(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            ended = timeout is None or bool(self._query.awaitTermination(timeout))
-            if timeout is None:
-                self._query.awaitTermination()
+            ended = self._awaited(timeout) is not False
         finally:  # what was committed before an error is delivered all the same
             done = self._deliverer.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
         self._raise_of_functions()
         return None if timeout is None else ended and done
+
+    def _awaited(self, timeout: float | None) -> bool | None:
+        try:
+            ended = self._query.awaitTermination() if timeout is None else bool(self._query.awaitTermination(timeout))
+        except Exception as error:
+            self._note_end(error)  # at once: with it most programs end
+            raise
+        if ended is not False:
+            self._note_end(None)
+        return ended
+
+    def _note_end(self, error: Exception | None) -> None:
+        note_end(self.job.records, self._run.generation, error)
 
     def exception(self) -> StreamingQueryException | None:
         """As PySpark's: the error that the query ended with, None if there was none."""
@@ -219,6 +231,7 @@ class CkptQuery:
         self._query.stop()
         if self._deliverer is not None:
             self._deliverer.wait()
+        self._note_end(self.exception())
         if self._run.config.retention == "delete" and self.exception() is None:
             self.job.delete_checkpoints(besides=self._run.generation)
         return done

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import spark_ckpt
-from spark_ckpt.cli import _savepoint_commands, _state_commands
+from spark_ckpt.cli import _monitoring_commands, _page_commands, _savepoint_commands, _state_commands
 from spark_ckpt.cli._shared import (
     AsJson,
     Dir,
@@ -322,6 +322,8 @@ def repair_history(dir: Dir, job: Name, storage: Storage = None) -> None:
     typer.echo(f"the history has {rows} checkpoint(s)")
 
 
+_monitoring_commands.add_to(app)
+_page_commands.add_to(app)
 _savepoint_commands.add_to(app)
 _state_commands.add_to(app)
 

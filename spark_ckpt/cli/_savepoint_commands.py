@@ -22,8 +22,8 @@ from spark_ckpt.cli._shared import (
     storage_settings,
 )
 from spark_ckpt.cli._text_table import terminal_width, text_table
-from spark_ckpt.cli.history import size_text
 from spark_ckpt.jobs.savepoint import Savepoint
+from spark_ckpt.monitoring.words import size_text
 
 Place = Annotated[str, typer.Argument(metavar="PATH", help="The savepoint's folder or URL.")]
 

@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from spark_ckpt.cli._text_table import text_table
-from spark_ckpt.cli.history import size_text
 from spark_ckpt.jobs.statistics import PHASES
+from spark_ckpt.monitoring.words import size_text
 
 _VALUES = ("min", "mean", "p50", "p99", "max")
 """Those that fit 80 columns; ``--json`` has more."""

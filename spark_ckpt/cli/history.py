@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from spark_ckpt.cli._text_table import text_table
+from spark_ckpt.monitoring.words import size_text
 
 _COLUMNS = ("id", "kind", "outcome", "start", "batch", "triggered", "took", "aligning", "written", "keys")
 _LEFT = ("kind", "outcome", "keys")
@@ -44,13 +45,3 @@ def _text(value: Any) -> str:
 
 def _seconds(ms: int | None) -> str:
     return "" if ms is None else f"{ms / 1000:.2f} s"
-
-
-def size_text(size_bytes: int) -> str:
-    """``12.3 KiB`` and the like."""
-    if size_bytes < 1024:
-        return f"{size_bytes} B"
-    units = ("KiB", "MiB", "GiB", "TiB")
-    power = min((size_bytes.bit_length() - 1) // 10, len(units))
-    value = size_bytes / 1024**power
-    return f"{value:,.{1 if value < 1000 else 0}f} {units[power - 1]}"

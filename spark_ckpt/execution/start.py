@@ -39,7 +39,7 @@ from spark_ckpt.execution.spark_errors import ConfigRefusedAsInSparkError, alrea
 from spark_ckpt.execution.spark_stream_rows import in_order
 from spark_ckpt.jobs.batch_reports import remember_run
 from spark_ckpt.jobs.delivering import Deliverer
-from spark_ckpt.jobs.drained import end_when_drained
+from spark_ckpt.jobs.ending import watch_end
 from spark_ckpt.jobs.heartbeat import FirstBeats
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spark_folder import SparkFolder, one_spelling
@@ -231,7 +231,7 @@ def start_query(request: StartRequest) -> Running:
         with SessionConfs(asked.spark, run.location):
             query = writer.start()
         beats.hand_over(lambda: bool(query.isActive))
-    end_when_drained(query, JobRecords(run.url, asked.config), run.drained)
+    watch_end(query, JobRecords(run.url, asked.config), run.generation, run.drained)
     remember_run(name, run, str(query.runId))
     if deliverer is not None:
         deliverer.start(query, thread_of(asked.spark))

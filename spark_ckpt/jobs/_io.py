@@ -321,10 +321,10 @@ class JobIO:
         if not self.config.history:
             return
         left = left_state(self.records, step.checkpoint, self._manifest)
-        row = history_row(step, left, clock.now_ms())
+        row = history_row(step, left, clock.now_ms(), {name: int(ms) for name, ms in took.items()})
         self._history.record(row)
         if completed:
-            self.statistics.completed(step, row, left, {name: int(ms) for name, ms in took.items()})
+            self.statistics.completed(step, row, left)
         else:
             self.statistics.aborted(step)
 

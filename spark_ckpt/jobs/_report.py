@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.jobs.records import JobRecords
@@ -17,8 +17,11 @@ from spark_ckpt.storage.manifest import StateManifest, read_manifest
 Found = TypeVar("Found")
 
 
-def history_row(step: AppendHistory, manifests: Sequence[StateManifest], now_ms: int) -> HistoryRow:
-    """What one checkpoint did. ``manifests``: the state it left, if it completed."""
+def history_row(
+    step: AppendHistory, manifests: Sequence[StateManifest], now_ms: int, driver_ms: Mapping[str, int] | None = None
+) -> HistoryRow:
+    """What one checkpoint did. ``manifests``: the state it left, if it completed; ``driver_ms``: how long the driver's
+    steps took, if this process did them."""
     stats = list(step.stats.values())
 
     def total(name: str) -> int:
@@ -41,7 +44,19 @@ def history_row(step: AppendHistory, manifests: Sequence[StateManifest], now_ms:
         written_rows=total("rows"),
         keys=total("keys"),
         state={m.uid: UidSize(m.keys, m.size_bytes, len(m.content)) for m in manifests},
+        phases=_phases(step, driver_ms or {}) if completed else {},
     )
+
+
+def _phases(step: AppendHistory, driver_ms: Mapping[str, int]) -> dict[str, Any]:
+    """Of the driver, and of each operator's subtasks; of the whole operator where subtasks are not known."""
+    parts = {uid: {"": stats} for uid, stats in step.stats.items() if uid not in step.subtasks}
+    parts |= {uid: {str(n): stats for n, stats in found.items()} for uid, found in step.subtasks.items()}
+    times = {
+        uid: {n: {name: ms for name, ms in stats.items() if name.endswith("_ms")} for n, stats in found.items()}
+        for uid, found in parts.items()
+    }
+    return {"acknowledged_ms": step.ended_ms, "driver": dict(driver_ms), "operators": times}
 
 
 def left_state(

@@ -122,7 +122,7 @@ def require_stopped(records: JobRecords, job: str, what: str, besides: int | Non
     """Raise ``InvalidInputError`` while a driver runs the job; ``besides`` is a generation that may."""
     deadline = time.monotonic() + _ENDING_S
     while True:
-        found = [b for b in _living(records) if b.generation != besides]
+        found = [b for b in living(records) if b.generation != besides]
         # What has just ended goes away by itself: Spark ends the process some moments after the query.
         if not any(b.process.place == this_process().place for b in found) or time.monotonic() > deadline:
             break
@@ -134,21 +134,27 @@ def require_stopped(records: JobRecords, job: str, what: str, besides: int | Non
 
 def is_heard(records: JobRecords) -> bool:
     """Whether a driver runs the job, as far as its heartbeats tell. Raises ``CorruptStorageError``."""
-    return bool(_living(records))
+    return bool(living(records))
 
 
 def drop_dead(records: JobRecords) -> None:
     """Forget heartbeats of drivers that crashed."""
-    living = {JobPaths.alive(b.generation) for b in _living(records)}
+    kept = {JobPaths.alive(b.generation) for b in living(records)}
     for path in _beats(records):
-        if path not in living:
+        if path not in kept:
             records.store.delete(path)
 
 
-def _living(records: JobRecords) -> list[Heartbeat]:
+def living(records: JobRecords) -> list[Heartbeat]:
+    """Those of drivers that run the job. Raises ``CorruptStorageError``."""
     now_ms, here = clock.now_ms(), this_process().place
-    beats = [_read(records, path) for path in _beats(records)]
-    return [b for b in beats if b is not None and is_alive(b, now_ms, here, _runs(b.process))]
+    return [b for b in heartbeats(records) if is_alive(b, now_ms, here, _runs(b.process))]
+
+
+def heartbeats(records: JobRecords) -> list[Heartbeat]:
+    """All that are there: a driver that crashed leaves its last one. Raises ``CorruptStorageError``."""
+    beats = (_read(records, path) for path in _beats(records))
+    return [b for b in beats if b is not None]
 
 
 def _beats(records: JobRecords) -> list[str]:

@@ -20,6 +20,7 @@ from spark_ckpt.protocol.records import (
     BatchRecord,
     CommittedRecord,
     CompletionRecord,
+    EndedRecord,
     GenerationRecord,
     TriggerRecord,
     VoidRecord,
@@ -80,6 +81,15 @@ class JobRecords:
 
     def create_generation(self, record: GenerationRecord) -> bool:
         return self._took(JobPaths.generation(record.generation), "generation", record.to_json())
+
+    def end(self, record: EndedRecord) -> None:
+        """The first word stays."""
+        self.store.create(JobPaths.ended(record.generation), "ended", record.to_json(), durable=False)
+
+    def ended(self, generation: int) -> EndedRecord | None:
+        """None also if it is damaged: it is a report."""
+        path = JobPaths.ended(generation)
+        return self._or_none(lambda: self._read(path, "ended", EndedRecord.from_json))
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 

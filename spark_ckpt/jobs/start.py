@@ -23,7 +23,7 @@ from spark_ckpt.jobs._savepoints import import_savepoint, read_savepoint
 from spark_ckpt.jobs._settings import tell_changes
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
 from spark_ckpt.jobs._state_tables import check_constants, ensure_tables, stands_at
-from spark_ckpt.jobs.drained import drained_before
+from spark_ckpt.jobs.ending import drained_before
 from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.rewriting import WriteRows

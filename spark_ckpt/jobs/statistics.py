@@ -34,10 +34,8 @@ class StatisticsKeeper:
         self._records = records
         self._statistics: Statistics | None = None
 
-    def completed(
-        self, step: AppendHistory, row: HistoryRow, left: Sequence[StateManifest], driver_ms: Mapping[str, int]
-    ) -> None:
-        self._add(step.checkpoint, step.outcome, sample(step, row, left, driver_ms), row.triggered_ms)
+    def completed(self, step: AppendHistory, row: HistoryRow, left: Sequence[StateManifest]) -> None:
+        self._add(step.checkpoint, step.outcome, sample(step, row, left), row.triggered_ms)
 
     def aborted(self, step: AppendHistory) -> None:
         self._add(step.checkpoint, step.outcome, None, step.triggered_ms or step.ended_ms)
@@ -63,13 +61,13 @@ class StatisticsKeeper:
         return self._statistics
 
 
-def sample(step: AppendHistory, row: HistoryRow, left: Sequence[StateManifest], driver_ms: Mapping[str, int]) -> Sample:
+def sample(step: AppendHistory, row: HistoryRow, left: Sequence[StateManifest]) -> Sample:
     """What a completed checkpoint was like. ``left``: the state it left, the full size."""
     operators = {uid: _named(values) for uid, values in step.stats.items()}
     for manifest in left:
         operators.setdefault(manifest.uid, {})["full_bytes"] = manifest.size_bytes
-    acknowledge_ms = max(0, step.ended_ms - row.triggered_ms)
-    job: dict[str, int] = {"duration_ms": row.duration_ms or 0, "acknowledge_ms": acknowledge_ms, **driver_ms}
+    job = {"duration_ms": row.duration_ms or 0, "acknowledge_ms": max(0, step.ended_ms - row.triggered_ms)}
+    job |= row.phases["driver"]
     for values in operators.values():
         job = merge_stats(job, values)
     subtasks = {uid: {n: _named(v) for n, v in parts.items()} for uid, parts in step.subtasks.items()}

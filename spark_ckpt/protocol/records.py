@@ -12,6 +12,7 @@ CommittedRecord      ``committed/K``              replace, when every committabl
 AbortedRecord        ``aborted/K``                replace, with the reason
 AbandonedRecord      ``abandoned/K-sink``         create if absent, by hand: not to be committed in that sink
 AcceptedRecord       ``accepted/K-sink``          replace, by hand: that sink may show K, and not what it should
+EndedRecord          ``ended/g``                  create if absent, by the process that started the query of g
 (a copy)             ``copies/K-g``               what generation g is about to create as ``checkpoints/K``: read only
                                                   by a start that finds ``checkpoints/K`` lost
 ===================  ===========================  ==================================================
@@ -315,3 +316,14 @@ class AcceptedRecord(_Record):
     known: Count
     time_ms: int
     generation: int = later(0)
+
+
+@dataclass(frozen=True)
+class EndedRecord(_Record):
+    """The query of ``generation`` ended. ``error``: the class of what it ended with, ``text`` what that says if it is
+    an error of this library; what others say may hold values of rows. A report: no decision looks at it."""
+
+    generation: Count
+    time_ms: int
+    error: str | None = None
+    text: str = ""

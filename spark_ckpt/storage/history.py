@@ -6,6 +6,7 @@ A job runs without it, too: what is wrong with it is told once, and ``spark-ckpt
 from __future__ import annotations
 
 import io
+import json
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
+from deltalake.schema import PrimitiveType
 
 from spark_ckpt import clock
 from spark_ckpt.errors import CorruptStorageError
@@ -60,8 +62,11 @@ SCHEMA = pa.schema(
         ("state", _STATE),
         ("generation", pa.int64()),
         ("batch", pa.int64()),
+        ("phases", pa.string()),
     ]
 )
+LATER = ("phases",)
+"""Columns that tables of older releases are without."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,8 @@ class HistoryRow:
     """One checkpoint. ``kind``: checkpoint, savepoint, ...; ``outcome``: completed, or why it was given up.
 
     ``duration_ms`` runs from trigger to completion, ``commit_ms`` is the driver's part of it; ``alignment_ms`` is the
-    largest of all key groups; ``written_*`` counts state files written since the checkpoint before.
+    largest of all key groups; ``written_*`` counts state files written since the checkpoint before. ``phases``: see
+    :mod:`spark_ckpt.monitoring.timeline`; empty in rows of older releases.
     """
 
     id: int
@@ -96,6 +102,7 @@ class HistoryRow:
     written_rows: int = 0
     keys: int = 0
     state: Mapping[str, UidSize] = field(default_factory=dict)
+    phases: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def duration_ms(self) -> int | None:
@@ -161,7 +168,7 @@ class History:
                 return True
             if newest is None:  # the table was removed
                 self._table = None
-        table = self._opened() or self._created()
+        table = self._with_all_columns(self._opened() or self._created())
         self._version = table.version()
         recorded = table.transaction_version(_slot(row))
         return recorded is None or recorded < row.id
@@ -186,14 +193,14 @@ class History:
         """Append ``rows``, in the order of their ids, to a table that has none of them."""
         slots = {_slot(row): row.id for row in rows}
         done = CommitProperties(app_transactions=[Transaction(slot, newest) for slot, newest in slots.items()])
-        table = self._opened() or self._created()
+        table = self._with_all_columns(self._opened() or self._created())
         if rows:
             write_deltalake(table, pa.concat_tables(map(_to_table, rows)), mode="append", commit_properties=done)
 
-    def read(self) -> list[HistoryRow]:
-        """All rows by id; empty if nothing was recorded. Raises ``CorruptStorageError``."""
+    def read(self, newest: int | None = None) -> list[HistoryRow]:
+        """All rows by id, or the ``newest`` ones; empty if nothing was recorded. Raises ``CorruptStorageError``."""
         try:
-            return self._read()
+            return self._read(newest)
         except BaseException as error:  # as in record()
             if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
                 raise
@@ -202,15 +209,16 @@ class History:
                 f" {type(error).__name__}. The job does not need it; 'spark-ckpt repair-history DIR JOB' makes it anew."
             ) from None
 
-    def _read(self) -> list[HistoryRow]:
+    def _read(self, newest: int | None) -> list[HistoryRow]:
         table = self._opened()
         if table is None:
             return []
         # Not through pyarrow's dataset reader: its threads call back into Python, and a process that exits soon
         # afterwards may abort.
-        query = QueryBuilder().register("history", table).execute("SELECT * FROM history ORDER BY id")
+        limit = "" if newest is None else f" LIMIT {newest}"
+        query = QueryBuilder().register("history", table).execute(f"SELECT * FROM history ORDER BY id DESC{limit}")
         rows = pa.table(query.read_all()).to_pylist()
-        return [from_dict(row) for row in rows]
+        return [from_dict(row) for row in reversed(rows)]
 
     def _opened(self) -> DeltaTable | None:
         try:
@@ -221,6 +229,15 @@ class History:
         except TableNotFoundError:
             return None
         return self._table
+
+    @staticmethod
+    def _with_all_columns(table: DeltaTable) -> DeltaTable:
+        """Stopped here: the table has the columns, null in all rows."""
+        there = {f.name for f in table.schema().fields}
+        missing = [Field(name, PrimitiveType("string"), nullable=True) for name in LATER if name not in there]
+        if missing:
+            table.alter.add_columns(missing)
+        return table
 
     def _created(self) -> DeltaTable:
         self._table = DeltaTable.create(
@@ -255,6 +272,7 @@ def _to_table(row: HistoryRow) -> pa.Table:
     value["triggered"] = _instant(value.pop("triggered_ms"))
     value["completed"] = _instant(value.pop("completed_ms"))
     value["state"] = [(uid, vars(size)) for uid, size in sorted(row.state.items())]
+    value["phases"] = json.dumps(row.phases, separators=(",", ":")) if row.phases else None
     return pa.Table.from_pylist([value], schema=SCHEMA)
 
 
@@ -264,6 +282,7 @@ def from_dict(value: dict[str, Any]) -> HistoryRow:
     value["triggered_ms"] = _millis(value.pop("triggered"))
     value["completed_ms"] = _millis(value.pop("completed"))
     value["state"] = {uid: UidSize(**size) for uid, size in value["state"]}
+    value["phases"] = json.loads(value.get("phases") or "{}")
     return HistoryRow(**value)
 
 

@@ -26,6 +26,7 @@ RecordFolder = Literal[
     "answers",
     "drained",
     "alive",
+    "ended",
     "manifests",
 ]
 
@@ -158,6 +159,10 @@ class JobPaths:
     @staticmethod
     def alive(generation: int) -> str:
         return f"alive/{id_name(generation)}"
+
+    @staticmethod
+    def ended(generation: int) -> str:
+        return f"ended/{id_name(generation)}"
 
     @staticmethod
     def manifests_of(uid: str) -> str:

@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from spark_ckpt.cli import app
 from spark_ckpt.cli._statistics import statistics_text
-from spark_ckpt.cli.history import size_text
 from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.monitoring.words import size_text
 from spark_ckpt.protocol.records import CompletionRecord, TableRef, Topology
 from spark_ckpt.storage.history import History, HistoryRow, UidSize
 from spark_ckpt.storage.job_paths import id_name

@@ -91,6 +91,8 @@ INNER = {
     "expressions": {"errors"},
     "hints": set(),
     "jobs": {*BASE, *_LOWER, "hints"},
+    "monitoring": {*BASE, "clock", "config", "config_values", "jobs", "protocol", "storage"},
+    "ui": {*BASE, "config", "jobs", "monitoring", "storage"},
     "runtime": {*BASE, *_LOWER, "expressions", "jobs"},
     "execution": {*BASE, "agg", *_LOWER, "expressions", "formats", "jobs", "runtime"},
     "operators": {*BASE, "agg", *_LOWER, "expressions", "formats", "jobs", "runtime", "execution"},
@@ -106,6 +108,8 @@ WITHOUT = {
     "jobs": {"pyspark", "delta", "py4j"},
     "expressions": {"pyspark", "delta", "py4j"},
     "formats": {"pyspark", "delta", "py4j"},
+    "monitoring": {"pyspark", "delta", "py4j"},
+    "ui": {"pyspark", "delta", "py4j"},
 }
 """What a room must do without. Sources are PySpark's own interface, and ``state`` runs users' pandas functions."""
 

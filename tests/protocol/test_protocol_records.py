@@ -15,6 +15,7 @@ from spark_ckpt.protocol.records import (
     BatchRecord,
     CommittedRecord,
     CompletionRecord,
+    EndedRecord,
     GenerationRecord,
     TableRef,
     Topology,
@@ -53,6 +54,7 @@ RECORDS = [
     CommittedRecord(7, 3, 1000, "no space", ("s",)),
     AbandonedRecord(7, "s", 2, 1000),
     AbortedRecord(7, "declined", "too much", 1000, 3),
+    EndedRecord(3, 1000, "FencedError", "a newer start has it"),
 ]  # fmt: skip
 
 

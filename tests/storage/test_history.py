@@ -6,16 +6,18 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 import spark_ckpt
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.storage import history as module
-from spark_ckpt.storage.history import History, HistoryRow, UidSize
+from spark_ckpt.storage.history import LATER, SCHEMA, History, HistoryRow, UidSize
 from spark_ckpt.storage.history_repair import rebuild_history
 from tests.storage.whole_job import WholeJob
 
@@ -188,9 +190,8 @@ def test_a_checkpoint_is_listed_when_it_is_committed_though_its_row_comes_later(
     shutil.rmtree(job.folder / "history")
     for row in (job.job.checkpoints(), spark_ckpt.job(str(tmp_path / "jobs"), job.folder.name).checkpoints()):
         assert [r["id"] for r in row] == [1]
-        assert {**row[0], "completed_ms": 0, "commit_ms": 0, "duration_ms": 0} == {
-            **with_row[0], "completed_ms": 0, "commit_ms": 0, "duration_ms": 0
-        }  # fmt: skip
+        measured = {"completed_ms": 0, "commit_ms": 0, "duration_ms": 0, "phases": {}}
+        assert {**row[0], **measured} == {**with_row[0], **measured}
 
 
 def test_a_job_that_keeps_no_history_has_none(tmp_path: Path) -> None:
@@ -198,3 +199,21 @@ def test_a_job_that_keeps_no_history_has_none(tmp_path: Path) -> None:
     job.start()
     job.step(checkpoint=True)
     assert job.job.checkpoints() == spark_ckpt.job(str(tmp_path / "jobs"), job.folder.name).checkpoints() == []
+
+
+def test_a_table_of_an_older_release_gets_the_columns_that_it_lacks(tmp_path: Path) -> None:
+    older = pa.schema([f for f in SCHEMA if f.name not in LATER])
+    DeltaTable.create(str(tmp_path / "history"), older, name="checkpoints")
+    history = History(str(tmp_path / "history"))
+    row = HistoryRow(1, "checkpoint", "completed", 1000, 1, 7, completed_ms=1500, phases={"driver": {"x_ms": 3}})
+    assert history.append(row)
+    assert history.append(replace(row, id=2, phases={}))
+    assert [r.phases for r in History(str(tmp_path / "history")).read()] == [{"driver": {"x_ms": 3}}, {}]
+
+
+def test_the_newest_rows_come_by_id_as_all_do(tmp_path: Path) -> None:
+    history = History(str(tmp_path / "history"))
+    for k in (1, 3, 2, 4):
+        history.append(HistoryRow(k, "checkpoint", "completed", 1000 * k, 1, k, completed_ms=1000 * k + 5))
+    assert [r.id for r in history.read()] == [1, 2, 3, 4]
+    assert [r.id for r in history.read(newest=2)] == [3, 4]

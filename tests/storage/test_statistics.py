@@ -89,8 +89,8 @@ def complete(keeper: StatisticsKeeper, checkpoint: int, write_ms: int, took_ms: 
         CheckpointId(checkpoint), "checkpoint", "completed", 2, 2, 0, 1_700_000_000_000, 1_700_000_000_400,
         stats={"totals": stats}, subtasks=parts,
     )  # fmt: skip
-    row = history_row(step, [], 1_700_000_000_000 + took_ms)
-    keeper.completed(step, row, [], {"commit_state_ms": 30})
+    row = history_row(step, [], 1_700_000_000_000 + took_ms, {"commit_state_ms": 30})
+    keeper.completed(step, row, [])
 
 
 def abort(job: Job, checkpoint: int, cause: str) -> AppendHistory:

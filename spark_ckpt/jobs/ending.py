@@ -1,4 +1,4 @@
-"""A drained job ends by itself: whoever asked for the drain may be another process, or a start before a crash.
+"""How a query ends: a drained job by itself, whoever asked for the drain; and the job's folder is told of every end.
 
 Driver, the process that started the query.
 """
@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from spark_ckpt import clock, errors
+from spark_ckpt.errors import CkptError
 from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.protocol.records import EndedRecord
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom
 from spark_ckpt.protocol.startup import Started
 
 _log = logging.getLogger("spark_ckpt")
 _LOOK_S = 1.0
+_OURS = "|".join(
+    name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, CkptError)
+)
+_OUR_ERROR = re.compile(rf"spark_ckpt\.errors\.({_OURS}): (.+)")
+_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*(?:Error|Exception|Interrupt))(?::|$)", re.MULTILINE)
+_CONDITION = re.compile(r"^\s*\[([A-Z][A-Z0-9_.]+)\]")
 
 
 def drained_before(job: str, started: Started) -> int | None:
@@ -41,12 +51,21 @@ def drained_before(job: str, started: Started) -> int | None:
     return newest.checkpoint
 
 
-def end_when_drained(query: Any, records: JobRecords, drained: int | None) -> None:
-    """Stop ``query`` once the checkpoint that drains it is committed; ``drained``: known at the start."""
-    threading.Thread(target=_watch, args=(query, records, drained), name="spark-ckpt-drained", daemon=True).start()
+def watch_end(query: Any, records: JobRecords, generation: int, drained: int | None) -> None:
+    """Stop ``query`` once the checkpoint that drains it is committed (``drained``: known at the start), and note how it
+    ended. A process that exits right behind its query may have noted that before (:mod:`spark_ckpt.api.query`)."""
+
+    def watch() -> None:
+        _end_when_drained(query, records, drained)
+        try:
+            note_end(records, generation, query.exception())
+        except Exception as error:  # noqa: BLE001 - the JVM or the server has gone, and knows nothing any more
+            _log.debug("how the query ended is not known: %s", error)
+
+    threading.Thread(target=watch, name="spark-ckpt-end", daemon=True).start()
 
 
-def _watch(query: Any, records: JobRecords, drained: int | None) -> None:
+def _end_when_drained(query: Any, records: JobRecords, drained: int | None) -> None:
     pause = threading.Event()
     try:
         if drained is not None:
@@ -78,3 +97,31 @@ def _drain(offset: Any) -> int | None:
         return None
     drain = body.get("drain") if isinstance(body, Mapping) else None
     return drain if isinstance(drain, int) else None
+
+
+def note_end(records: JobRecords, generation: int, error: Exception | None) -> None:
+    """The query of ``generation`` has ended, with ``error`` or without. Again changes nothing; fails never."""
+    name, text = (None, "") if error is None else told_of(error)
+    try:
+        # A folder that was removed under the query must not come back.
+        if records.generation(generation) is not None:
+            records.end(EndedRecord(generation, clock.now_ms(), name, text))
+    except Exception as e:  # noqa: BLE001 - whatever a file system raises: a report that is missing changes nothing
+        _log.warning("How the query ended cannot be written into the job's folder: %s", e)
+
+
+def told_of(error: Exception) -> tuple[str, str]:
+    """The class of ``error``, as it was raised first, and its text if it is an error of ours.
+
+    Spark gives errors of Python processes as text. Texts of others may hold values of rows, and are not kept.
+    """
+    if isinstance(error, CkptError):
+        return type(error).__name__, str(error)
+    message = str(error)
+    ours = _OUR_ERROR.findall(message)
+    if ours:
+        return str(ours[-1][0]), str(ours[-1][1])
+    raised, condition = _RAISED.findall(message), _CONDITION.match(message)
+    if raised:
+        return str(raised[-1]), ""
+    return (condition.group(1) if condition else type(error).__name__), ""

@@ -1,0 +1,113 @@
+"""What a job's folder says at one moment: read once, then looked at by functions without I/O. Any process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from spark_ckpt import clock
+from spark_ckpt.errors import CkptError
+from spark_ckpt.jobs.heartbeat import heartbeats, living
+from spark_ckpt.jobs.job import Job
+from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.protocol.alive import Heartbeat
+from spark_ckpt.protocol.records import (
+    BatchRecord,
+    CompletionRecord,
+    EndedRecord,
+    GenerationRecord,
+    TriggerRecord,
+)
+from spark_ckpt.storage.history import History, HistoryRow
+from spark_ckpt.storage.job_paths import batch_of
+
+NEWEST = 100
+"""So many checkpoints of the history are read by default."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of the job ``job``. ``starts``: oldest first, the newest is what the others are about.
+
+    ``heard``: the heartbeat of a driver that runs it now; ``last_heard_ms``: of one that did. ``ended``: how the newest
+    start ended. ``waits``: the newest start waits for an approval. ``batches``: of the newest start, the newest ones
+    that are recorded. ``problems``: what could not be read, a sentence each; it is left out of the rest.
+    """
+
+    job: str
+    now_ms: int
+    starts: tuple[GenerationRecord, ...] = ()
+    heard: Heartbeat | None = None
+    last_heard_ms: int | None = None
+    ended: EndedRecord | None = None
+    waits: bool = False
+    history: tuple[HistoryRow, ...] = ()
+    completions: tuple[CompletionRecord, ...] = ()
+    committed: frozenset[int] = frozenset()
+    abandoned: frozenset[tuple[int, str]] = frozenset()
+    open_triggers: tuple[TriggerRecord, ...] = ()
+    batches: tuple[BatchRecord, ...] = ()
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    @property
+    def newest(self) -> GenerationRecord | None:
+        return self.starts[-1] if self.starts else None
+
+
+class _Reader:
+    """Passes over what cannot be read, and keeps why."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def __call__(self, what: str, read: Callable[[], _T], otherwise: _T) -> _T:
+        try:
+            return read()
+        except (CkptError, OSError) as error:
+            self.problems.append(f"{what}: {error}")
+            return otherwise
+
+
+def facts_of(job: Job, newest: int = NEWEST) -> Facts:
+    """Read ``job``'s folder; of its history the ``newest`` rows. Raises ``StorageUnavailableError`` for no answer at
+    all, and nothing for what is damaged."""
+    records, read = job.records, _Reader()
+    starts = tuple(sorted(records.generations(), key=lambda g: g.generation))
+    g = starts[-1].generation if starts else 0
+    none: tuple[Heartbeat, ...] = ()
+    beats = read("heartbeats", lambda: tuple(heartbeats(records)), none)
+    heard = [b for b in read("heartbeats", lambda: tuple(living(records)), none) if b.generation == g]
+    return Facts(
+        job=job.name,
+        now_ms=clock.now_ms(),
+        starts=starts,
+        heard=heard[0] if heard else None,
+        last_heard_ms=max((b.time_ms for b in beats if b.generation == g), default=None),
+        ended=records.ended(g),
+        waits=read("plan", lambda: records.plan(g) is not None and records.approved(g) is None, False),
+        history=read("history", lambda: _history(job, newest), cast("tuple[HistoryRow, ...]", ())),
+        completions=tuple(records.completions()),
+        committed=frozenset(records.ids("committed")),
+        abandoned=read("abandoned", records.abandoned_pairs, frozenset()),
+        open_triggers=tuple(t for t in records.open_triggers() if t.generation == g),
+        batches=read("batches", lambda: _batches(records, g), cast("tuple[BatchRecord, ...]", ())),
+        statistics=job.statistics(),
+        problems=tuple(dict.fromkeys(read.problems)),
+    )
+
+
+def _history(job: Job, newest: int) -> tuple[HistoryRow, ...]:
+    if not newest:
+        return ()
+    return tuple(History(job.records.paths.history, job.config.storage_options()).read(newest))
+
+
+def _batches(records: JobRecords, generation: int) -> tuple[BatchRecord, ...]:
+    """Those that may have to do with checkpoints that are open."""
+    names = sorted((n for n in records.store.names("batches") if batch_of(n)[2] == generation), key=batch_of)
+    found = (records.batch(name) for name in names)
+    return tuple(batch for batch in found if batch is not None)

@@ -1,0 +1,244 @@
+"""What is wrong with a job, or is about to be, and what to do: ``spark-ckpt doctor``. Pure.
+
+Each check is a function of the overview that yields what it finds. A check that needs more history than there is
+finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from statistics import median
+
+from spark_ckpt.config_values import parse_duration_ms
+from spark_ckpt.monitoring.overview import Overview, State
+from spark_ckpt.storage.history import HistoryRow
+
+RECENT = 10
+"""So many checkpoints are compared with as many before them."""
+_IN_A_ROW = 3
+_GROWS = 2.0
+_SKEW = 4.0
+_SKEW_ROWS = 1000
+_BEHIND = 5
+_CLOCK_MS = 5_000
+_NOTICEABLE_MS = 1000
+_HELD = "a slow or skewed task holds barriers back: `spark-ckpt stats --subtasks`"
+_PHASE = "see which phase it is in `spark-ckpt stats`"
+
+
+class Severity(Enum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``code`` is for programs, ``what`` says what was found, ``todo`` what helps."""
+
+    code: str
+    severity: Severity
+    what: str
+    todo: str
+
+
+def findings_of(overview: Overview) -> tuple[Finding, ...]:
+    """Errors first."""
+    found = [finding for check in CHECKS for finding in check(overview)]
+    return tuple(sorted(found, key=lambda f: f.severity is not Severity.ERROR))
+
+
+def _error(code: str, what: str, todo: str) -> Finding:
+    return Finding(code, Severity.ERROR, what, todo)
+
+
+def _warning(code: str, what: str, todo: str) -> Finding:
+    return Finding(code, Severity.WARNING, what, todo)
+
+
+def _completed(overview: Overview) -> list[HistoryRow]:
+    return [r for r in overview.facts.history if r.outcome == "completed"]
+
+
+def _duration(overview: Overview, name: str) -> int | None:
+    try:
+        return parse_duration_ms(overview.settings.get(name, ""))
+    except ValueError:
+        return None
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+
+def not_running(overview: Overview) -> Iterator[Finding]:
+    if overview.state is State.CRASHED:
+        yield _error(
+            "crashed",
+            "no driver runs the job, and the last one ended without a word: it was killed, or its machine was",
+            "start the same command again: it goes on from where it was, nothing is lost or doubled",
+        )
+    elif overview.state is State.FAILED:
+        yield _error(
+            "failed",
+            f"the query ended with {overview.why}",
+            "do what the message says, or look into the driver's log; then start the same command again",
+        )
+    elif overview.state is State.WAITS:
+        yield _warning("waits", "a start waits for an approval", "look at `spark-ckpt plan`, then `spark-ckpt approve`")
+    elif overview.state is State.ROLLING_BACK:
+        yield _error("rollback", overview.why, "call the same `spark-ckpt rollback` again; it finishes what it began")
+
+
+def stuck(overview: Overview) -> Iterator[Finding]:
+    if overview.state is not State.STUCK:
+        return
+    waiting = sorted({sink.id for sink in overview.sinks if sink.waiting})
+    if waiting:
+        yield _error(
+            "stuck-commit",
+            f"{overview.why} for longer than its patience",
+            f"look into the driver's log for what sink {waiting[0]} says; if it can never take the rows, "
+            "`spark-ckpt abandon` gives them up, with the job stopped",
+        )
+    else:
+        yield _error(
+            "stuck-checkpoint",
+            overview.why,
+            "look in Spark's UI for a task that does not end; a slow task or a full disk delays the barrier",
+        )
+
+
+def failing(overview: Overview) -> Iterator[Finding]:
+    newest = overview.facts.history[-_IN_A_ROW:]
+    if len(newest) == _IN_A_ROW and all(r.outcome != "completed" for r in newest):
+        causes = ", ".join(sorted({r.reason or r.outcome for r in newest}))
+        yield _error(
+            "failing",
+            f"the newest {_IN_A_ROW} checkpoints did not complete: {causes}",
+            "nothing new is shown until one completes: remove the cause",
+        )
+
+
+def growing(overview: Overview) -> Iterator[Finding]:
+    rows = _completed(overview)
+    yield from _growing(
+        "alignment", "alignment", [r.alignment_ms for r in rows], "a slow or skewed task holds barriers back"
+    )
+    yield from _growing(
+        "duration",
+        "the duration of checkpoints",
+        [r.duration_ms or 0 for r in rows],
+        "see which phase in `spark-ckpt stats`",
+    )
+
+
+def _growing(code: str, what: str, values_ms: Sequence[int], todo: str) -> Iterator[Finding]:
+    if len(values_ms) < 2 * RECENT:
+        return
+    before, now = median(values_ms[-2 * RECENT : -RECENT]), median(values_ms[-RECENT:])
+    if now > _NOTICEABLE_MS and now > _GROWS * before:
+        yield _warning(f"growing-{code}", f"{what} grew from {before / 1000:.1f} to {now / 1000:.1f} s", todo)
+
+
+def too_slow(overview: Overview) -> Iterator[Finding]:
+    interval_ms, timeout_ms = _duration(overview, "interval"), _duration(overview, "timeout")
+    recent = [r.duration_ms or 0 for r in _completed(overview)[-RECENT:]]
+    if len(recent) < RECENT:
+        return
+    if interval_ms and median(recent) > interval_ms:
+        yield _warning(
+            "longer-than-interval",
+            f"a checkpoint takes {median(recent) / 1000:.1f} s, and one is due every {interval_ms / 1000:.1f} s",
+            "checkpoints come later than asked for: give spark.ckpt.interval a larger value, or more tasks",
+        )
+    if timeout_ms and max(recent) > 0.8 * timeout_ms:
+        yield _warning(
+            "near-timeout",
+            f"a checkpoint took {max(recent) / 1000:.1f} s; it is given up after {timeout_ms / 1000:.1f} s",
+            "give spark.ckpt.timeout a larger value",
+        )
+
+
+def endless_state(overview: Overview) -> Iterator[Finding]:
+    rows, start = _completed(overview)[-2 * RECENT :], overview.facts.newest
+    if len(rows) < 2 * RECENT or start is None:
+        return
+    for uid, told in start.topology.operators.items():
+        keys = [r.state[uid].keys for r in rows if uid in r.state]
+        always = len(keys) == len(rows) and all(b > a for a, b in pairwise(keys))
+        if always and told.get("timeout") in (None, "", "NoTimeout") and keys[-1] > _GROWS * keys[0]:
+            yield _warning(
+                "endless-state",
+                f"the state of {uid} has no end: {keys[0]:,} keys, {keys[-1]:,} after {len(keys)} checkpoints",
+                "let keys end: a watermark, a window, or a time-out of a function with state",
+            )
+
+
+def skewed(overview: Overview) -> Iterator[Finding]:
+    for uid, operator in overview.facts.statistics.get("operators", {}).items():
+        parts = {n: m["written_rows"]["mean"] for n, m in operator["subtasks"].items() if "written_rows" in m}
+        if len(parts) < 2:
+            continue
+        largest = max(parts, key=lambda n: parts[n])
+        usual = median(parts.values())
+        if parts[largest] > _SKEW_ROWS and parts[largest] > _SKEW * max(usual, 1):
+            yield _warning(
+                "skew",
+                f"subtask {largest} of {uid} changes {parts[largest]:,.0f} rows a checkpoint, the median {usual:,.0f}",
+                "a few keys have most of the rows: aggregate in two steps, or choose a finer key",
+            )
+
+
+def stale(overview: Overview) -> Iterator[Finding]:
+    interval_ms = _duration(overview, "interval")
+    if overview.state is not State.RUNNING or not interval_ms:
+        return
+    for sink in overview.sinks:
+        if sink.behind_ms is not None and sink.behind_ms > _BEHIND * max(interval_ms, 10 * _NOTICEABLE_MS):
+            yield _warning(
+                "stale",
+                f"sink {sink.id} shows what was read {sink.behind_ms / 1000:.0f} s ago, with a checkpoint due every "
+                f"{interval_ms / 1000:.1f} s",
+                "checkpoints do not complete in time: see `spark-ckpt list`",
+            )
+
+
+def settings_that_bite(overview: Overview) -> Iterator[Finding]:
+    if overview.settings.get("retain") == "1":
+        yield _warning(
+            "retain-one",
+            "spark.ckpt.retain is 1: if a file of the only checkpoint is damaged, there is none to go back to",
+            "set spark.ckpt.retain to 2 or more",
+        )
+
+
+def clocks(overview: Overview) -> Iterator[Finding]:
+    ahead_ms = (overview.facts.heard.time_ms if overview.facts.heard is not None else 0) - overview.facts.now_ms
+    if ahead_ms > _CLOCK_MS:
+        yield _warning(
+            "clock",
+            f"the driver's clock is {ahead_ms / 1000:.0f} s ahead of this machine's",
+            "synchronise clocks: ages shown here are wrong by as much, and so is who counts as alive",
+        )
+
+
+def unreadable(overview: Overview) -> Iterator[Finding]:
+    for problem in overview.facts.problems:
+        yield _error("unreadable", problem, "`spark-ckpt verify` reads all that the job needs, and says what helps")
+
+
+CHECKS: tuple[Callable[[Overview], Iterable[Finding]], ...] = (
+    not_running,
+    stuck,
+    failing,
+    growing,
+    too_slow,
+    endless_state,
+    skewed,
+    stale,
+    settings_that_bite,
+    clocks,
+    unreadable,
+)

@@ -1,0 +1,270 @@
+"""A job at a glance: its state and why, how old what its sinks show is, the size of its state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from spark_ckpt.config_values import parse_duration_ms
+from spark_ckpt.monitoring.facts import Facts
+from spark_ckpt.protocol.events import OperatorAck, SourceAck
+from spark_ckpt.protocol.pending import PendingCheckpoint
+from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TriggerRecord
+from spark_ckpt.protocol.setback import shown_by
+
+SHORTEST_STUCK_MS = 60_000
+"""A checkpoint may take a minute, whatever the interval."""
+_INTERVALS = 3
+_DURATIONS = 60
+
+
+class State(Enum):
+    """Of a job; the value is what people read."""
+
+    WAITS = "waits"
+    ROLLING_BACK = "rolling back"
+    STUCK = "stuck"
+    RUNNING = "running"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+    NEW = "never started"
+
+
+@dataclass(frozen=True)
+class SinkView:
+    """``shows``: the newest checkpoint that its target shows, 0 for none. It lacks rows that were read ``behind_ms``
+    ago; None before the first checkpoint. ``event_time_ms``: the watermark of what it shows. ``waiting``: checkpoints
+    that are complete and not committed there yet."""
+
+    id: str
+    target: str
+    shows: int
+    behind_ms: int | None
+    event_time_ms: int | None
+    waiting: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class OperatorView:
+    """One keyed operator at the newest checkpoint. ``late``: rows that it left out in the newest batches."""
+
+    uid: str
+    keys: int
+    size_bytes: int
+    files: int
+    watermark_ms: int | None
+    late: int
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """One source. ``reads``: what, without secrets; ``offset``: where it stood at the newest checkpoint."""
+
+    uid: str
+    reads: str
+    offset: object
+
+
+@dataclass(frozen=True)
+class Overview:
+    """``since_ms``: since when the job is in ``state``, and ``why`` it is. ``start``: how many starts there were.
+
+    ``checkpoint`` is the newest complete one, ``completed_ms`` when it was; ``durations_ms`` of the newest ones, oldest
+    first. ``counts``: checkpoints by outcome, since the job began.
+    """
+
+    job: str
+    state: State
+    why: str
+    since_ms: int | None
+    start: int
+    checkpoint: int | None
+    completed_ms: int | None
+    sinks: tuple[SinkView, ...]
+    operators: tuple[OperatorView, ...]
+    sources: tuple[SourceView, ...]
+    durations_ms: tuple[int, ...]
+    counts: Mapping[str, int]
+    settings: Mapping[str, str]
+    facts: Facts
+
+    @property
+    def behind_ms(self) -> int | None:
+        """Of the sink that is behind most."""
+        return max((s.behind_ms for s in self.sinks if s.behind_ms is not None), default=None)
+
+    @property
+    def keys(self) -> int:
+        return sum(o.keys for o in self.operators)
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(o.size_bytes for o in self.operators)
+
+
+def overview_of(facts: Facts) -> Overview:
+    state, why, since_ms = _state(facts)
+    newest = facts.completions[-1] if facts.completions else None
+    start = facts.newest
+    return Overview(
+        job=facts.job,
+        state=state,
+        why=why,
+        since_ms=since_ms,
+        start=len(facts.starts),
+        checkpoint=None if newest is None else newest.checkpoint,
+        completed_ms=None if newest is None else newest.completed_ms,
+        sinks=_sinks(facts, start),
+        operators=_operators(facts, newest),
+        sources=_sources(newest, start),
+        durations_ms=_durations_ms(facts),
+        counts=dict(facts.statistics.get("counts", {})),
+        settings=dict(start.settings) if start is not None else {},
+        facts=facts,
+    )
+
+
+def _durations_ms(facts: Facts) -> tuple[int, ...]:
+    """Of the history, or of the checkpoints that are retained if that was not read."""
+    found = [r.duration_ms for r in facts.history if r.duration_ms is not None]
+    return tuple(found or [c.completed_ms - c.triggered_ms for c in facts.completions])[-_DURATIONS:]
+
+
+# --- state -----------------------------------------------------------------------------------------------------------
+
+
+def _state(facts: Facts) -> tuple[State, str, int | None]:
+    start = facts.newest
+    if start is None:
+        return State.NEW, "", None
+    if facts.waits:
+        return State.WAITS, "a start waits: see `spark-ckpt plan`, and let it go on by `spark-ckpt approve`", None
+    if start.to_set_back:
+        return State.ROLLING_BACK, f"a rollback to checkpoint {start.restored_from} is to be finished", start.started_ms
+    if facts.heard is not None:
+        stuck = _stuck(facts, start)
+        return stuck or (State.RUNNING, "", start.started_ms)
+    if facts.ended is None:
+        done_ms = facts.completions[-1].completed_ms if facts.completions else start.started_ms
+        return (
+            State.CRASHED,
+            "its driver ended without a word; the same command goes on",
+            facts.last_heard_ms or done_ms,
+        )
+    if facts.ended.error is None:
+        return State.STOPPED, "", facts.ended.time_ms
+    return State.FAILED, f"{facts.ended.error}: {facts.ended.text}".removesuffix(": "), facts.ended.time_ms
+
+
+def patience_ms(settings: Mapping[str, str]) -> int:
+    """How long a checkpoint may be open before the job counts as stuck."""
+    try:
+        interval_ms = parse_duration_ms(settings.get("interval", ""))
+    except ValueError:
+        interval_ms = 0  # set to no duration, such as "manual"
+    return max(_INTERVALS * interval_ms, SHORTEST_STUCK_MS)
+
+
+def _stuck(facts: Facts, start: GenerationRecord) -> tuple[State, str, int | None] | None:
+    before_ms = facts.now_ms - patience_ms(start.settings)
+    for record in facts.completions:
+        if record.completed_ms < before_ms and record.checkpoint not in facts.committed and record.committables:
+            sinks = ", ".join(sorted({c.sink for c in record.committables}))
+            return State.STUCK, f"checkpoint {record.checkpoint} is complete and not committed in {sinks}", before_ms
+    for trigger in facts.open_triggers:
+        if trigger.time_ms < before_ms:
+            return (
+                State.STUCK,
+                f"checkpoint {trigger.checkpoint} waits for {waits_for(facts, trigger)}",
+                trigger.time_ms,
+            )
+    return None
+
+
+def waits_for(facts: Facts, trigger: TriggerRecord) -> str:
+    """Who has not acknowledged the checkpoint, as far as batches are recorded."""
+    start = facts.newest
+    assert start is not None
+    pending = PendingCheckpoint(trigger.checkpoint, start.topology)
+    for batch in facts.batches:
+        for event in batch.events:
+            if isinstance(event, SourceAck | OperatorAck) and event.checkpoint == trigger.checkpoint:
+                pending = pending.acknowledge(event)[0]
+        pending = pending.barrier(batch.barriers.get(trigger.checkpoint, 0))
+    return ", ".join(pending.missing()) or "its completion"
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _sinks(facts: Facts, start: GenerationRecord | None) -> tuple[SinkView, ...]:
+    if start is None:
+        return ()
+    done = [c for c in facts.completions if c.checkpoint in facts.committed]
+    newest = facts.completions[-1] if facts.completions else None
+    shown = shown_by(newest, start.life, newest is not None and newest in done, facts.abandoned)
+    return tuple(_sink(facts, sink, shown.get(sink, (0, "")), done) for sink in start.topology.sinks)
+
+
+def _sink(facts: Facts, sink: str, shown: tuple[int, str], done: list[CompletionRecord]) -> SinkView:
+    # A checkpoint without rows for the sink brings it up to date as well.
+    cut = done[-1] if done else None
+    return SinkView(
+        id=sink,
+        target=shown[1],
+        shows=shown[0],
+        behind_ms=None if cut is None else max(0, facts.now_ms - cut.triggered_ms),
+        event_time_ms=None if cut is None else _watermark_ms(facts, cut.batch),
+        waiting=tuple(
+            c.checkpoint
+            for c in facts.completions
+            if c.checkpoint not in facts.committed and any(m.sink == sink for m in c.committables)
+        ),
+    )
+
+
+def _operators(facts: Facts, newest: CompletionRecord | None) -> tuple[OperatorView, ...]:
+    sizes = next((r.state for r in reversed(facts.history) if r.outcome == "completed"), {})
+    uids: Iterable[str] = newest.tables if newest is not None else sizes
+    seen = {t.uid: t for b in facts.batches for _, times in sorted(b.times.items()) for t in times}
+    late: dict[str, int] = {}
+    for times in {n: t for b in facts.batches for n, t in b.times.items()}.values():
+        for t in times:
+            late[t.uid] = late.get(t.uid, 0) + t.late
+    found = []
+    stats = newest.stats if newest is not None else {}
+    for uid in uids:
+        size, time = sizes.get(uid), seen.get(uid)
+        watermark_us = None if time is None else time.watermark_us
+        found.append(
+            OperatorView(
+                uid,
+                size.keys if size else stats.get(uid, {}).get("keys", 0),
+                size.size_bytes if size else 0,
+                size.files if size else 0,
+                None if watermark_us is None else watermark_us // 1000,
+                late.get(uid, 0),
+            )
+        )
+    return tuple(found)
+
+
+def _sources(newest: CompletionRecord | None, start: GenerationRecord | None) -> tuple[SourceView, ...]:
+    if start is None:
+        return ()
+    offsets = {} if newest is None else newest.sources
+    topology = start.topology
+    return tuple(
+        SourceView(uid, topology.reads.get(uid, ""), offsets.get(uid, {}).get("inner")) for uid in topology.sources
+    )
+
+
+def _watermark_ms(facts: Facts, batch: int) -> int | None:
+    """The query's, up to that batch: the lowest of all that tell one."""
+    times = {n: seen for b in facts.batches for n, seen in b.times.items() if n <= batch and seen}
+    if not times:
+        return None
+    known = [t.watermark_us for t in times[max(times)] if t.watermark_us is not None]
+    return min(known) // 1000 if known else None

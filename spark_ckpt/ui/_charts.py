@@ -1,0 +1,116 @@
+"""Charts as SVG, made here: none needs a script or a library in the browser. Each has a text for who cannot see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from markupsafe import Markup
+
+from spark_ckpt.monitoring.overview import Overview
+from spark_ckpt.monitoring.timeline import WORDS, Lane, Timeline
+from spark_ckpt.monitoring.words import age_text
+
+_LANE, _GAP, _HEAD = 22, 6, 26
+_TICKS = 5
+_COLUMN, _BOX, _ROW = 200, 160, 44
+_NAME_LENGTH = 24
+
+_SPARK = Markup(
+    '<svg class="spark" role="img" viewBox="0 0 {w} {h}" width="{w}" height="{h}" aria-label="{label}">'
+    '<title>{label}</title><polyline points="{points}"/></svg>'
+)
+_BARS = Markup(
+    '<svg class="bars" role="img" viewBox="0 0 {n} {h}" preserveAspectRatio="none" aria-label="{label}">{parts}</svg>'
+)
+_ONE = Markup('<rect class="{kind}" x="{x}" y="{y:.1f}" width="0.8" height="{h:.1f}"><title>{title}</title></rect>')
+_GANTT = Markup('<svg class="gantt" role="img" width="100%" height="{h}" aria-label="{label}">{parts}</svg>')
+_TICK = Markup(
+    '<line class="tick" x1="{x:.1f}%" x2="{x:.1f}%" y1="{head}" y2="{h}"/>'
+    '<text class="tick" x="{x:.1f}%" y="14" text-anchor="{anchor}">{text}</text>'
+)
+_NAME = Markup('<text class="{kind}" x="4" y="{y}">{who}</text>')
+_PHASE = Markup(
+    '<rect class="{phase}" x="{x:.2f}%" y="{y}" width="{w:.2f}%" height="{h}"><title>{title}</title></rect>'
+)
+_GRAPH = Markup('<svg class="graph" role="img" viewBox="0 0 {w} {h}" aria-label="{label}">{parts}</svg>')
+_ARROW = Markup('<text class="arrow" x="{x}" y="{y:.1f}">→</text>')
+_NODE = Markup(
+    '<g class="{kind}"><title>{kind} {name}</title><rect x="{x}" y="{top:.1f}" width="{w}" height="36" rx="6"/>'
+    '<text x="{mid}" y="{base:.1f}" text-anchor="middle">{short}</text></g>'
+)
+
+
+def sparkline(values: Sequence[int], label: str, width: int = 120, height: int = 24) -> Markup:
+    """A line through ``values``, oldest first; empty for fewer than two."""
+    if len(values) < 2:
+        return Markup("")
+    top, step = max(*values, 1), width / (len(values) - 1)
+    points = " ".join(f"{i * step:.1f},{height - 2 - v / top * (height - 4):.1f}" for i, v in enumerate(values))
+    return _SPARK.format(w=width, h=height, label=label, points=points)
+
+
+def bars(values: Sequence[tuple[str, int, bool]], label: str, height: int = 96) -> Markup:
+    """A bar for each ``(title, value, good)``, oldest first, in one row as wide as its place."""
+    if not values:
+        return Markup("")
+    top = max(1, *(value for _, value, _ in values))
+    parts = []
+    for x, (title, value, good) in enumerate(values):
+        tall = max(value / top * height, 2)
+        parts.append(_ONE.format(kind="ok" if good else "bad", x=x, y=height - tall, h=tall, title=title))
+    return _BARS.format(n=len(values), h=height, label=label, parts=Markup("").join(parts))
+
+
+def gantt(timeline: Timeline) -> Markup:
+    """Lanes below each other, time from left to right in per cent, so that it fits any width."""
+    height = _HEAD + len(timeline.lanes) * (_LANE + _GAP)
+    parts = [*_ticks(timeline.duration_ms, height)]
+    for number, lane in enumerate(timeline.lanes):
+        parts += _lane(lane, _HEAD + number * (_LANE + _GAP), timeline.duration_ms)
+    label = f"Phases of checkpoint {timeline.checkpoint}; the table below has the figures"
+    return _GANTT.format(h=height, label=label, parts=Markup("").join(parts))
+
+
+def _ticks(duration_ms: int, height: int) -> Iterator[Markup]:
+    for i in range(_TICKS + 1):
+        anchor = "start" if i == 0 else "end" if i == _TICKS else "middle"
+        text = age_text(duration_ms * i // _TICKS)
+        yield _TICK.format(x=100 * i / _TICKS, head=_HEAD - 6, h=height, text=text, anchor=anchor)
+
+
+def _lane(lane: Lane, y: int, duration_ms: int) -> Iterator[Markup]:
+    for bar in lane.bars:
+        took_ms = bar.to_ms - bar.from_ms
+        yield _PHASE.format(
+            phase=bar.phase.removesuffix("_ms"),
+            x=100 * bar.from_ms / duration_ms,
+            y=y,
+            w=max(100 * took_ms / duration_ms, 0.2),
+            h=_LANE,
+            title=f"{WORDS[bar.phase]}: {age_text(took_ms)}",
+        )
+    yield _NAME.format(kind="lane slowest" if lane.slowest else "lane", y=y + _LANE - 7, who=lane.who)
+
+
+def graph(overview: Overview) -> Markup:
+    """Sources, operators and sinks as columns of boxes. Which flows into which is not recorded."""
+    columns = [[s.uid for s in overview.sources], [o.uid for o in overview.operators], [s.id for s in overview.sinks]]
+    shown = [(kind, names) for kind, names in zip(("source", "operator", "sink"), columns, strict=True) if names]
+    if not shown:
+        return Markup("")
+    height = _ROW * max(len(names) for _, names in shown) + 8
+    parts: list[Markup] = []
+    parts += (_ARROW.format(x=_COLUMN * i - 14, y=height / 2 + 6) for i in range(1, len(shown)))
+    for i, (kind, names) in enumerate(shown):
+        parts += (_box(kind, name, _COLUMN * i + 20, y) for name, y in zip(names, _middles(names, height), strict=True))
+    label = "; ".join(f"{kind}s: {', '.join(names)}" for kind, names in shown)
+    return _GRAPH.format(w=_COLUMN * len(shown), h=height, label=label, parts=Markup("").join(parts))
+
+
+def _middles(names: Sequence[str], height: int) -> list[float]:
+    return [height * (i + 0.5) / len(names) for i in range(len(names))]
+
+
+def _box(kind: str, name: str, x: int, y: float) -> Markup:
+    short = name if len(name) <= _NAME_LENGTH else f"{name[: _NAME_LENGTH - 1]}…"
+    return _NODE.format(kind=kind, name=name, x=x, top=y - 18, w=_BOX, mid=x + _BOX // 2, base=y + 5, short=short)

@@ -1,0 +1,147 @@
+"""The page as a web application: it looks at jobs' folders when it is asked, and never writes."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from spark_ckpt.errors import CkptError
+from spark_ckpt.jobs.job import Job
+from spark_ckpt.monitoring.facts import NEWEST
+from spark_ckpt.monitoring.folder import jobs_in, look_at
+from spark_ckpt.monitoring.overview import Overview
+from spark_ckpt.ui.pages import checkpoint_page, job_page, jobs_page
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+COOKIE = "spark_ckpt_token"
+_LOOKS = 16
+"""So many jobs are looked at side by side."""
+_FRESH_S = 2.0
+_OLDER = 10_000
+"""So far back a checkpoint is looked for in the history."""
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def create_app(dir: str, token: str | None = None, hosts: Iterable[str] = LOOPBACK, **options: str) -> Starlette:
+    """The application over the jobs in ``dir``; ``options`` are settings such as ``**{"storage.key": "..."}``.
+
+    With ``token``, every request needs it: ``?token=...`` once, then a cookie. ``hosts``: the names by which it may be
+    asked, so that no page from elsewhere can read it by a name of its own for this address.
+    """
+    looks = _Looks(dir, options)
+
+    async def jobs(_: Request) -> Response:
+        return await _answer(lambda: jobs_page(dir, looks.all()))
+
+    async def job(request: Request) -> Response:
+        return await _answer(lambda: _of(looks.one(request.path_params["job"]), job_page))
+
+    async def checkpoint(request: Request) -> Response:
+        name, k = request.path_params["job"], request.path_params["checkpoint"]
+        return await _answer(lambda: _of(looks.one(name, k), lambda o: checkpoint_page(o, k)))
+
+    static = StaticFiles(directory=str(files("spark_ckpt.ui").joinpath("static")))
+    routes = [
+        Route("/", jobs),
+        Route("/jobs/{job}", job),
+        Route("/jobs/{job}/checkpoints/{checkpoint:int}", checkpoint),
+        Mount("/static", static),
+    ]
+    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)), Middleware(_Guard, token=token)]
+    return Starlette(routes=routes, middleware=middleware)
+
+
+def _of(overview: Overview | None, page: Callable[[Overview], str | None]) -> str | None:
+    return None if overview is None else page(overview)
+
+
+async def _answer(page: Callable[[], str | None]) -> Response:
+    try:
+        text = await run_in_threadpool(page)
+    except CkptError as error:
+        return PlainTextResponse(str(error), 503)
+    return PlainTextResponse("There is no such page.", 404) if text is None else HTMLResponse(text)
+
+
+class _Looks:
+    """What was seen lately, so that many who watch cost no more than one."""
+
+    def __init__(self, dir: str, options: dict[str, str]) -> None:
+        self._dir, self._options = dir, options
+        self._pool = ThreadPoolExecutor(_LOOKS, "spark-ckpt-ui")
+        self._seen: dict[tuple[str, int], tuple[float, Overview]] = {}
+
+    def all(self) -> list[Overview]:
+        """Without the history, which takes longest to read."""
+        return list(self._pool.map(lambda job: self._look(job, 0), jobs_in(self._dir, **self._options)))
+
+    def one(self, name: str, checkpoint: int | None = None) -> Overview | None:
+        found = next((job for job in jobs_in(self._dir, **self._options) if job.name == name), None)
+        if found is None:
+            return None
+        overview = self._look(found, NEWEST)
+        oldest = min((r.id for r in overview.facts.history), default=0)
+        return overview if checkpoint is None or checkpoint >= oldest else self._look(found, _OLDER)
+
+    def _look(self, job: Job, newest: int) -> Overview:
+        at, seen = self._seen.get((job.name, newest), (0.0, None))
+        if seen is None or time.monotonic() - at > _FRESH_S:
+            seen = look_at(job, newest)
+            self._seen[job.name, newest] = time.monotonic(), seen
+        return seen
+
+
+class _Guard:
+    """Asks for the token, and says in each answer that nothing from elsewhere may run in it."""
+
+    def __init__(self, app: ASGIApp, token: str | None) -> None:
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        given = request.query_params.get("token")
+        if self._token is None or self._is_right(request.cookies.get(COOKIE)):
+            await self._app(scope, receive, _with_headers(send))
+        elif self._is_right(given):
+            answer = RedirectResponse(request.url.path, 303, _HEADERS)
+            answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
+            await answer(scope, receive, send)
+        else:
+            refused = PlainTextResponse("Ask with ?token=..., as spark-ckpt ui printed it.", 401, _HEADERS)
+            await refused(scope, receive, send)
+
+    def _is_right(self, given: str | None) -> bool:
+        return given is not None and hmac.compare_digest(given.encode(), (self._token or "").encode())
+
+
+def _with_headers(send: Send) -> Callable[[Any], Awaitable[None]]:
+    async def sent(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            own = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
+            message = {**message, "headers": [*message["headers"], *own]}
+        await send(message)
+
+    return sent

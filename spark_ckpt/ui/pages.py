@@ -1,0 +1,93 @@
+"""Pages of HTML from what a look at jobs has found. The template engine escapes every name and value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from spark_ckpt.monitoring.findings import findings_of
+from spark_ckpt.monitoring.overview import Overview
+from spark_ckpt.monitoring.timeline import WORDS, timeline_of
+from spark_ckpt.monitoring.words import age_text, size_text
+from spark_ckpt.storage.history import HistoryRow
+from spark_ckpt.ui import _charts as charts
+
+_ROWS = 50
+
+
+def jobs_page(dir: str, overviews: Sequence[Overview]) -> str:
+    return _render("jobs.html", dir=dir, jobs=overviews, now_ms=max((o.facts.now_ms for o in overviews), default=0))
+
+
+def job_page(overview: Overview) -> str:
+    return _render("job.html", **_of_job(overview))
+
+
+def checkpoint_page(overview: Overview, checkpoint: int) -> str | None:
+    """None if the history does not have it."""
+    row = next((r for r in overview.facts.history if r.id == checkpoint), None)
+    return None if row is None else _render("checkpoint.html", o=overview, **_of_checkpoint(row))
+
+
+def report_page(overview: Overview) -> str:
+    """Everything in one file: job, and its newest checkpoint that has a timeline. No script, nothing to load."""
+    row = next((r for r in reversed(overview.facts.history) if timeline_of(r) is not None), None)
+    found = {} if row is None else _of_checkpoint(row)
+    style = Markup(files("spark_ckpt.ui").joinpath("static/style.css").read_text())
+    return _render("report.html", style=style, **_of_job(overview), **found)
+
+
+def _of_job(overview: Overview) -> dict[str, Any]:
+    history = overview.facts.history
+    taken = [(_took(r), r.duration_ms or 0, r.outcome == "completed") for r in history]
+    return {
+        "o": overview,
+        "now_ms": overview.facts.now_ms,
+        "findings": findings_of(overview),
+        "history": list(reversed(history))[:_ROWS],
+        "statistics": overview.facts.statistics.get("checkpoints", {}),
+        "durations": charts.bars(taken, f"How long the newest {len(taken)} checkpoints took"),
+        "graph": charts.graph(overview),
+    }
+
+
+def _took(row: HistoryRow) -> str:
+    return f"{row.id}: {row.outcome} {age_text(row.duration_ms)}".rstrip()
+
+
+def _of_checkpoint(row: HistoryRow) -> dict[str, Any]:
+    timeline = timeline_of(row)
+    return {
+        "row": row,
+        "timeline": timeline,
+        "gantt": "" if timeline is None else charts.gantt(timeline),
+        "phases": list(WORDS.items()),
+    }
+
+
+def _render(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(**values)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    env = Environment(
+        loader=PackageLoader("spark_ckpt.ui"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters.update(age=age_text, size=size_text, instant=_instant, number=lambda n: f"{n:,}")
+    env.globals.update(spark=charts.sparkline)
+    return env
+
+
+def _instant(ms: int | None) -> str:
+    return "" if ms is None else f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

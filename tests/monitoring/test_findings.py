@@ -1,0 +1,102 @@
+"""Each finding of ``spark-ckpt doctor`` has a job that it is found in, and one like it that it is not found in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spark_ckpt.monitoring.findings import CHECKS, Severity, findings_of
+from spark_ckpt.monitoring.overview import overview_of
+from spark_ckpt.protocol.records import EndedRecord
+from tests.monitoring.facts_harness import (
+    MINUTE,
+    NOW_MS,
+    SECOND,
+    TOPOLOGY,
+    complete,
+    facts,
+    heartbeat,
+    row,
+    start,
+    trigger,
+)
+
+
+def _subtasks(*rows: int) -> dict[str, Any]:
+    parts = {n: {"written_rows": {"mean": mean}} for n, mean in enumerate(rows)}
+    return {"operators": {"totals": {"all": {}, "subtasks": parts}}}
+
+
+def _alike(**values: Any) -> tuple[Any, ...]:
+    return tuple(row(k, **values) for k in range(20))
+
+
+FOUND = {
+    "crashed": ({"heard": None}, {"heard": None, "ended": EndedRecord(1, NOW_MS)}),
+    "failed": (
+        {"heard": None, "ended": EndedRecord(1, NOW_MS, "ConfigError", "x")},
+        {"heard": None, "ended": EndedRecord(1, NOW_MS)},
+    ),
+    "waits": ({"waits": True}, {}),
+    "rollback": ({"starts": (start(to_set_back=("out",)),)}, {}),
+    "stuck-commit": ({"completions": (complete(4, 2 * MINUTE),)}, {"completions": (complete(4, SECOND),)}),
+    "stuck-checkpoint": ({"open_triggers": (trigger(4, 2 * MINUTE),)}, {"open_triggers": (trigger(4, SECOND),)}),
+    "failing": (
+        {"history": tuple(row(k, outcome="expired", reason="10 min") for k in range(3))},
+        {"history": (row(0, outcome="expired"), row(1, outcome="expired"), row(2))},
+    ),
+    "growing-alignment": (
+        {"history": tuple(row(k, alignment_ms=100 if k < 10 else 2500) for k in range(20))},
+        {"history": _alike(alignment_ms=2500)},
+    ),
+    "growing-duration": (
+        {"history": tuple(row(k, took_ms=500 if k < 10 else 2500) for k in range(20))},
+        {"history": tuple(row(k, took_ms=100 if k < 10 else 900) for k in range(20))},
+    ),
+    "longer-than-interval": ({"history": _alike(took_ms=11 * SECOND)}, {"history": _alike(took_ms=9 * SECOND)}),
+    "near-timeout": ({"history": _alike(took_ms=9 * MINUTE)}, {"history": _alike(took_ms=7 * MINUTE)}),
+    "endless-state": (
+        {"history": tuple(row(k, keys=100 + 10 * k) for k in range(20))},
+        {"history": tuple(row(k, keys=100 + 10 * (k % 15)) for k in range(20))},
+    ),
+    "skew": ({"statistics": _subtasks(2000, 10, 12)}, {"statistics": _subtasks(2000, 1900, 1800)}),
+    "stale": ({"completions": (complete(3, 9 * MINUTE),)}, {"completions": (complete(3, 40 * SECOND),)}),
+    "retain-one": ({"starts": (start(settings={"retain": "1"}),)}, {}),
+    "clock": ({"heard": heartbeat(ahead_ms=6 * SECOND)}, {"heard": heartbeat(ahead_ms=4 * SECOND)}),
+    "unreadable": ({"problems": ("history: damaged",)}, {}),
+}
+
+
+def _codes(what: dict[str, Any]) -> list[str]:
+    return [f.code for f in findings_of(overview_of(facts(**what)))]
+
+
+@pytest.mark.parametrize("code", FOUND)
+def test_a_finding_is_found_where_it_is_and_nowhere_else(code):
+    there, not_there = FOUND[code]
+    assert code in _codes(there)
+    assert code not in _codes(not_there)
+
+
+def test_nothing_is_found_in_a_job_that_runs_well():
+    assert _codes({"history": _alike()}) == []
+
+
+def test_every_check_has_a_case():
+    assert len(CHECKS) <= len(FOUND)
+    found = {f.code for there, _ in FOUND.values() for f in findings_of(overview_of(facts(**there)))}
+    assert found >= set(FOUND)
+
+
+def test_a_state_that_ends_by_itself_may_grow():
+    ends = replace(TOPOLOGY, operators={"totals": {"timeout": "EventTimeTimeout"}})
+    grown = {"history": tuple(row(k, keys=100 + 10 * k) for k in range(20))}
+    assert "endless-state" not in _codes({**grown, "starts": (start(topology=ends),)})
+
+
+def test_errors_come_first_and_say_what_to_do():
+    found = findings_of(overview_of(facts(heard=None, starts=(start(settings={"retain": "1"}),))))
+    assert [f.severity for f in found] == [Severity.ERROR, Severity.WARNING]
+    assert all(f.todo for f in found)

@@ -1,0 +1,126 @@
+"""The page of ``spark-ckpt ui`` and the file of ``spark-ckpt report``, over job folders; no browser, no Spark."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from spark_ckpt.cli import app as command
+from spark_ckpt.monitoring.overview import overview_of
+from spark_ckpt.monitoring.timeline import timeline_of
+from spark_ckpt.protocol.records import EndedRecord
+from spark_ckpt.ui import _charts as charts
+from spark_ckpt.ui.app import COOKIE, create_app
+from spark_ckpt.ui.pages import checkpoint_page, job_page, jobs_page, report_page
+from tests.monitoring.facts_harness import NOW_MS, facts, row
+from tests.storage.whole_job import WholeJob
+
+EVIL = "<script>alert(1)</script>"
+PHASES = {
+    "acknowledged_ms": row(7).triggered_ms + 220,
+    "driver": {"commit_state_ms": 100},
+    "operators": {"totals": {"0": {"start_delay_ms": 5, "write_ms": 20}, "1": {"alignment_ms": 9}}},
+}
+
+
+def _seen(**what):
+    return overview_of(facts(history=(row(6, outcome="expired", reason=EVIL), row(7, phases=PHASES)), **what))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("ui")
+    job = WholeJob(root, history="true")
+    job.start()
+    job.step(checkpoint=True)
+    return root / "jobs"
+
+
+@pytest.fixture
+def client(folder) -> TestClient:
+    return TestClient(create_app(str(folder)), base_url="http://localhost")
+
+
+def test_pages_of_a_job_that_ran_show_it_and_its_checkpoints(client):
+    jobs = client.get("/")
+    assert jobs.status_code == 200
+    name = re.search(r'href="(/jobs/[^"]+)"', jobs.text)
+    job = client.get(name.group(1))
+    assert "Findings" in job.text
+    checkpoint = client.get(re.search(r'href="(/jobs/[^"]+/checkpoints/1)"', job.text).group(1))
+    assert "Checkpoint 1" in checkpoint.text
+    assert 'class="gantt"' in checkpoint.text
+
+
+@pytest.mark.parametrize("path", ["/jobs/none", "/jobs/none/checkpoints/1", "/jobs/..%2F..%2Fetc", "/static/../app.py"])
+def test_what_is_not_there_is_not_found(client, path):
+    assert client.get(path).status_code == 404
+
+
+def test_names_and_reasons_are_shown_and_never_interpreted():
+    seen = _seen(heard=None, ended=EndedRecord(1, NOW_MS, EVIL, EVIL))
+    object.__setattr__(seen, "job", EVIL)
+    for page in (jobs_page(EVIL, [seen]), job_page(seen), report_page(seen), checkpoint_page(seen, 6)):
+        assert EVIL not in page
+        assert "&lt;script&gt;alert(1)" in page
+
+
+def test_nothing_is_loaded_from_elsewhere_and_no_script_but_ours_may_run(client):
+    answer = client.get("/")
+    assert "default-src 'none'; script-src 'self'" in answer.headers["content-security-policy"]
+    assert re.findall(r'(?:src|href)="(https?:)?//', answer.text) == []
+    assert client.get("/static/live.js").status_code == 200
+    report = report_page(_seen())
+    assert "<script" not in report
+    assert re.findall(r'(?:src|href)="[^#]', report) == []
+
+
+def test_with_a_token_nothing_is_told_without_it(folder):
+    client = TestClient(create_app(str(folder), token="s3cret"), base_url="http://localhost", follow_redirects=False)
+    for path in ("/", "/static/style.css", "/?token=wrong", "/?token="):
+        assert client.get(path).status_code == 401
+    entered = client.get("/?token=s3cret")
+    assert entered.status_code == 303
+    assert "HttpOnly" in entered.headers["set-cookie"]
+    assert client.cookies[COOKIE] == "s3cret"
+    assert client.get("/").status_code == 200
+
+
+def test_a_page_from_elsewhere_cannot_ask_by_a_name_of_its_own(folder):
+    assert TestClient(create_app(str(folder)), base_url="http://evil.example").get("/").status_code == 400
+
+
+def test_only_reading_is_possible(client):
+    for method in ("post", "put", "delete", "patch"):
+        assert getattr(client, method)("/").status_code == 405
+
+
+def test_every_picture_has_its_words():
+    seen = _seen()
+    gantt = charts.gantt(timeline_of(seen.facts.history[-1]))
+    pictures = [charts.graph(seen), gantt, charts.bars([("a", 1, True)], "x"), charts.sparkline([1, 2], "y")]
+    assert all(re.search(r'role="img"[^>]* aria-label="[^"]+"', p) for p in pictures)
+    assert charts.sparkline([1], "y") == charts.bars([], "x") == ""
+
+
+def test_a_job_without_anything_has_a_page():
+    assert "never started" in job_page(overview_of(facts(starts=(), heard=None, completions=(), committed=frozenset())))
+    assert "no jobs" in jobs_page("/nothing", [])
+
+
+def test_a_checkpoint_that_is_not_in_the_history_has_none():
+    assert checkpoint_page(_seen(), 99) is None
+
+
+def test_the_report_is_one_file(folder, tmp_path):
+    name = next(folder.iterdir()).name
+    file = tmp_path / "report.html"
+    done = CliRunner().invoke(command, ["report", str(folder), name, str(file)])
+    assert done.exit_code == 0, done.output
+    assert "<style>" in file.read_text()
+    refused = CliRunner().invoke(command, ["report", str(folder), name, str(tmp_path / "no" / "x.html")])
+    assert refused.exit_code == 1

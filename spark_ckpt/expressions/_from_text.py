@@ -15,6 +15,7 @@ from spark_ckpt.expressions._decimals import narrow
 from spark_ckpt.expressions._values import as_array, each, failed, refuse
 from spark_ckpt.expressions.floats import float32
 from spark_ckpt.expressions.tree import Call
+from spark_ckpt.spark_version import spark_version
 
 BLANKS = "".join(map(chr, (*range(33), 127)))
 """What Spark trims of a text that becomes a number, a boolean or a time."""
@@ -141,6 +142,8 @@ def _decimal(text: str, call: Call) -> Decimal | None:
         refuse_in_ansi(call, _INVALID)
         return None
     number = Decimal(text)
+    if not number and spark_version() >= (4, 3):  # to which 0e50 is no large number
+        number = Decimal(0)
     _, digits, exponent = number.as_tuple()
     if len(digits) + int(exponent) > _MOST_DIGITS:
         refuse_in_ansi(call, "NUMERIC_OUT_OF_SUPPORTED_RANGE")

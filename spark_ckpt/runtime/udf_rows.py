@@ -24,6 +24,7 @@ from pyspark.sql.types import DataType, StructType
 from pyspark.util import PythonEvalType
 
 from spark_ckpt.arrow_layouts import ordinary
+from spark_ckpt.spark_version import spark_version
 
 Function = Callable[..., Any]
 
@@ -86,11 +87,19 @@ def _scalar(func: Function, vectors: _Vectors) -> Function:
         if not hasattr(result, "__len__"):
             return result  # Spark says what is wrong with it
         if len(result) != keep.sum():
-            found = {"udf_type": vectors.kind, "expected": str(keep.sum()), "actual": str(len(result))}
-            raise PySparkRuntimeError(errorClass="SCHEMA_MISMATCH_FOR_PANDAS_UDF", messageParameters=found)
+            raise _other_length(vectors.kind, str(keep.sum()), str(len(result)))
         return vectors.place(result, keep)
 
     return call
+
+
+def _other_length(kind: str, expected: str, actual: str) -> PySparkRuntimeError:
+    """As Spark's worker says it."""
+    if spark_version() >= (4, 3):
+        found = {"input_length": expected, "output_length": actual}
+        return PySparkRuntimeError(errorClass="RESULT_ROWS_MISMATCH", messageParameters=found)
+    found = {"udf_type": kind, "expected": expected, "actual": actual}
+    return PySparkRuntimeError(errorClass="SCHEMA_MISMATCH_FOR_PANDAS_UDF", messageParameters=found)
 
 
 def _iterator(func: Function, vectors: _Vectors) -> Function:

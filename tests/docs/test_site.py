@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.site_docs import pages, rendered
+from spark_ckpt.spark_version import spark_version
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,6 +83,8 @@ def test_every_picture_has_a_text(site: Path) -> None:
 @pytest.mark.parametrize("page", pages(), ids=lambda p: p.name)
 def test_generated_parts_of_a_page_are_what_the_code_says(page: Path) -> None:
     text = page.read_text()
+    if page.name == "expressions.md" and spark_version() != (4, 2):
+        pytest.skip("it lists the functions of PySpark 4.2")
     assert text == rendered(text), "run `make docs`"
 
 

@@ -108,7 +108,7 @@ def test_a_query_without_a_name_is_stopped_by_a_new_one_at_its_location(
 def test_triggers_that_say_nothing_or_two_things_are_refused(ckpt: Any, data: Input) -> None:
     writer = data.stream(ckpt).writeStream
     for given in ({}, {"once": False}, {"availableNow": False}, {"processingTime": "1s", "availableNow": True}):
-        with pytest.raises(PySparkValueError, match=r"ONLY_ALLOW_SINGLE_TRIGGER|VALUE_NOT_TRUE"):
+        with pytest.raises(PySparkValueError, match=r"ONLY_ALLOW_SINGLE_TRIGGER|VALUE_NOT_TRUE|VALUE_NOT_ALLOWED"):
             writer.trigger(**given)
     for given in ({"continuous": "1s"}, {"realTime": "1s"}):
         with pytest.raises(InvalidInputError, match="barriers travel in micro-batches"):

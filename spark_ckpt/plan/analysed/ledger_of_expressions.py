@@ -140,7 +140,8 @@ KINDS_OF_EXPRESSIONS = (
         ("CollectUnion",),
         Where.REFUSED,
         "collect the elements, of select('k', F.explode('v')).groupBy('k').agg(F.collect_set('col'))",
-        "aggregates of arrays as sets",
+        "`collect_union`",
+        functions=("collect_union",),
     ),
     Kind(("CountMinSketchAgg",), Where.REFUSED, _COUNT_EACH, "`count_min_sketch`", functions=("count_min_sketch",)),
     Kind(

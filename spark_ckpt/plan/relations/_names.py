@@ -17,7 +17,7 @@ NODES = {
     "LateralJoin": "LateralJoin", "GroupMap": "FlatMapGroupsInPandas", "CoGroupMap": "FlatMapCoGroupsInPandas",
     "StatDescribe": "Generate", "StatSummary": "Generate",
     "Sample": "Sample", "Offset": "Offset", "Tail": "Tail", "AsOfJoin": "AsOfJoin", "NearestByJoin": "NearestByJoin",
-    "Transpose": "Transpose", "DataSource": "StreamingRelationV2", "Read": "StreamingRelationV2",
+    "Transpose": "Transpose", "Zip": "Zip", "DataSource": "StreamingRelationV2", "Read": "StreamingRelationV2",
 }  # fmt: skip
 """Relations that an operation of PySpark's makes of a stream -> the class of Spark's node."""
 

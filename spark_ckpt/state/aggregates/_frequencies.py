@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.spark_version import spark_version
 from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates._in_families import (
     DistinctLists,
@@ -128,7 +129,10 @@ class Percentile(_Frequencies):
             above = numbers[_at(upto, starts, lengths, high + 1, total)[some]]
             position, low, high = position[some], low[some], high[some]
             with np.errstate(invalid="ignore", over="ignore"):
-                between = (high - position) * below + (position - low) * above
+                if spark_version() >= (4, 3):  # which has no number between an infinite value and another
+                    between = below + (position - low) * (above - below)
+                else:
+                    between = (high - position) * below + (position - low) * above
             out[some] = np.where((low == high) | (below == above), below, between)
             return pa.array(out, mask=~some)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_ckpt.spark_version import spark_version
 from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates._moments import distances
 from spark_ckpt.state.aggregates.ordinals import ranks
@@ -127,7 +128,8 @@ def _is_null(kind: str, sums: _Sums, nan_for_one: bool) -> np.ndarray:
     """Where Spark says that there is nothing to tell."""
     if kind == "corr":
         # A column of one value: null as in Spark without ANSI mode, which would end the query with DIVIDE_BY_ZERO.
-        flat = (sums.xx * sums.yy == 0) & (sums.n > 1)
+        flat = (sums.xx == 0) | (sums.yy == 0) if spark_version() >= (4, 3) else sums.xx * sums.yy == 0
+        flat &= sums.n > 1
         return np.asarray(flat | (sums.n < (1 if nan_for_one else 2)))
     if kind == "covar_samp":
         return np.asarray(sums.n < (1 if nan_for_one else 2))

@@ -8,22 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-from tests.spark.conftest import Input, Job, named, ordered
+from spark_ckpt.errors import InvalidInputError
+from tests.spark.conftest import Input, Job, named
 
 SCHEMA = "k string, v long"
-BRANCHES = ("windows", "sessions", "duplicates", "within", "function", "processor")
+BRANCHES = ("windows", "sessions", "duplicates", "within", "function", "processor", "joined", "chained")
 """The result of each is the same however these rows are cut into batches."""
-_DELAY_S, _GAP_S = 10, 30
+UIDS = (*BRANCHES, "first")
+TICK = "tick"
+_DELAY_S, _GAP_S, _CUT = 10, 30, 30
 
 
-def bursts() -> list[tuple[str, int]]:
-    """Six keys that come three times in 5 s, and again after more than a minute. No row is late in any batches."""
-    rows = [(f"k{key}", 100 + 13 * key + 70 * burst + at) for key in range(6) for burst in range(6) for at in (0, 2, 5)]
-    return sorted(rows, key=lambda row: row[1] + (row[1] * 7) % 4)
+def round_of(number: int) -> list[tuple[str, int]]:
+    """Six keys, one after the other, that come three times in 5 s; then, long after all, the event time alone."""
+    begin = 100 + 400 * number
+    rows = [(f"k{key}", begin + 13 * key + at) for key in range(6) for at in (0, 2, 5)]
+    return [*rows, (TICK, begin + 200), (TICK, begin + 350)]
 
 
 class Visit:
@@ -68,6 +73,9 @@ class Timed(StatefulProcessor):
 def by_time(df: Any) -> Any:
     rows = df.withColumn("at", F.timestamp_seconds("v")).withWatermark("at", f"{_DELAY_S} seconds")
     value = "k string, value string"
+    left, right = rows.selectExpr("k", "v", "at"), rows.selectExpr("k AS rk", "v AS rv", "at AS rat")
+    on = F.expr("k = rk AND rat BETWEEN at AND at + INTERVAL 4 SECONDS AND v < rv")
+    first = named(rows.dropDuplicatesWithinWatermark(["k"]), "first")
     visit = rows.groupBy("k").applyInPandasWithState(Visit(), value, "n long, last long", "append", "EventTimeTimeout")
     made = [
         named(rows.groupBy(F.window("at", "20 seconds"), "k").agg(F.sum("v").alias("n")), "windows")
@@ -79,39 +87,80 @@ def by_time(df: Any) -> Any:
         named(visit, "function").select("k", "value"),
         named(rows.groupBy("k").transformWithStateInPandas(Timed(), value, "append", "EventTime"), "processor")
         .select("k", "value"),
+        named(left.join(right, on, "leftOuter"), "joined").select("k", F.concat_ws(" ", "v", "rv")),
+        named(first.groupBy(F.window("at", "20 seconds"), "k").agg(F.count("*").alias("n")), "chained")
+        .select("k", F.concat_ws(" ", F.unix_seconds("window.start"), "n")),
     ]  # fmt: skip
     tagged = [m.toDF("k", "value").withColumn("kind", F.lit(kind)) for m, kind in zip(made, BRANCHES, strict=True)]
     return reduce(lambda one, other: one.unionByName(other), tagged)
 
 
+def expected(history: list[tuple[str, int]], live: list[tuple[str, int]]) -> dict[str, set[tuple[str, str]]]:
+    """What comes out behind the history, of any stream whose batches are short: its first round is long over."""
+    late = max(v for _, v in history) - _DELAY_S
+    rows = [(k, v) for k, v in (*history[len(round_of(0)) :], *live) if k != TICK]
+    visits = {k: [v for key, v in rows if key == k] for k, _ in rows}
+    windows: dict[tuple[str, int], int] = {}
+    for k, v in rows:
+        windows[k, v // 20 * 20] = windows.get((k, v // 20 * 20), 0) + v
+    firsts = {(k, vs[0] // 20 * 20) for k, vs in visits.items()}
+    pairs = {(k, v, w) for k, v in rows for w in visits[k] if v < w <= v + 4}
+    alone = {(k, v) for k, v in rows if not any(p[:2] == (k, v) for p in pairs) and v + 4 > late}
+    counted = {(k, f"{len(vs)} until {vs[-1]}") for k, vs in visits.items() if vs[-1] + _GAP_S >= late}
+    return {
+        "windows": {(k, f"{start} {n}") for (k, start), n in windows.items() if start + 20 > late},
+        "sessions": {(k, f"{vs[0]} {sum(vs)}") for k, vs in visits.items() if vs[-1] + 8 > late},
+        "duplicates": {(k, str(v)) for k, v in live if k != TICK},
+        "within": {(k, str(vs[0])) for k, vs in visits.items() if (k, vs[0]) in live},
+        "function": counted,
+        "processor": counted,
+        "joined": {(k, f"{v} {w}") for k, v, w in pairs if (k, w) in live} | {(k, str(v)) for k, v in alone},
+        "chained": {(k, f"{start} 1") for k, start in firsts if start + 20 > late},
+    }
+
+
 def test_operators_by_event_time_that_are_bootstrapped_put_out_what_a_stream_puts_out_behind_the_history(
-    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], tmp_path: Path
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], job: Job, tmp_path: Path
 ) -> None:
-    rows, cut = bursts(), 61
-    past, live, whole = (new_input(name, SCHEMA) for name in ("past", "live", "whole"))
-    spark.conf.set("spark.ckpt.dir", str(tmp_path / "whole-jobs"))
-    job = Job(tmp_path / "of-whole")
-    past.add(*reversed(rows[:cut]))
-    for at in range(0, cut, 10):
-        whole.add(*rows[at : min(at + 10, cut)])
-    job.run(by_time(whole.stream(ckpt)))
-    before = job.rows()
-    for at in range(cut, len(rows), 10):
-        for into in (live, whole):
-            into.add(*rows[at : at + 10])
-    job.run(by_time(whole.stream(ckpt)))
-    expected = list(job.rows())
-    for row in before:
-        expected.remove(row)
-    spark.conf.set("spark.ckpt.dir", str(tmp_path / "live-jobs"))
-    query = by_time(live.stream(ckpt))
+    """The history ends in the middle of a visit, and its rows come in no order."""
+    rows = [*round_of(0), *round_of(1)]
+    history, live = rows[:_CUT], rows[_CUT:]
+    past, source = new_input("past", SCHEMA), new_input("live", SCHEMA)
+    past.add(*reversed(history))
+    for part in (live[:-2], live[-2:-1], live[-1:]):
+        source.add(*part)
+    query = by_time(source.stream(ckpt))
     writer = ckpt.savepoint_writer(query)
-    for uid in BRANCHES:
+    for uid in UIDS:
         writer.bootstrap(uid, past.table(spark))
     made = writer.write(str(tmp_path / "made"))
-    job = Job(tmp_path / "of-live")
+    assert made.verify() == []
     job.run(query, spark__ckpt__restore=made.path)
-    for kind in BRANCHES:
-        found = [row for row in job.rows() if row[2] == kind]
-        assert found == ordered(row for row in expected if row[2] == kind), kind
-        assert found, kind
+    found = [row for row in job.rows() if row[0] != TICK]
+    assert len(found) == len(set(found))
+    for kind, wanted in expected(history, live).items():
+        assert {row[:2] for row in found if row[2] == kind} == wanted, kind
+        assert wanted, kind
+
+
+def test_what_cannot_be_known_from_rows_in_any_batches_is_refused_and_given_by_hand(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], tmp_path: Path
+) -> None:
+    past, source = new_input("past", SCHEMA), new_input("live", SCHEMA)
+    past.add(("a", 1))
+    rows = source.stream(ckpt).withColumn("at", F.timestamp_seconds("v")).withWatermark("at", "10 seconds")
+    visit = rows.groupBy("k").applyInPandasWithState(
+        Visit(), "k string, value string", "n long, last long", "append", "EventTimeTimeout"
+    )
+    seen = named(named(visit, "visits").dropDuplicates(["k"]), "seen")
+    writer = ckpt.savepoint_writer(seen)
+    with pytest.raises(InvalidInputError, match=r"'seen'.*rows come from 'visits'.*by with_operator"):
+        writer.bootstrap("seen", past.table(spark))
+    made = writer.bootstrap("visits", past.table(spark)).with_operator("seen", None).write(str(tmp_path / "made"))
+    assert made.state("visits").get("a")[0]["n"] == 1
+    with pytest.raises(InvalidInputError, match=r"every='soon': expected a duration"):
+        writer.bootstrap("visits", past.table(spark), every="soon")
+    sliding = named(rows.groupBy(F.window("at", "20 seconds", "10 seconds"), "k").agg(F.first("v")), "sliding")
+    with pytest.raises(InvalidInputError, match="sliding windows are added up by slices"):
+        ckpt.savepoint_writer(sliding).bootstrap("sliding", past.table(spark), "v").write(str(tmp_path / "sliding"))
+    assert not (tmp_path / "sliding").exists()

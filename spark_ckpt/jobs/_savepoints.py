@@ -8,10 +8,11 @@ sources need to understand their offsets.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from spark_ckpt.errors import CorruptStorageError, InvalidInputError
+from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs._savepoint_target import SavepointMark, claim
 from spark_ckpt.jobs.records import JobRecords
@@ -170,7 +171,11 @@ def record_complete(records: JobRecords, record: CompletionRecord, now_ms: int) 
     done = CommittedRecord(checkpoint, record.generation, now_ms)
     records.store.replace(JobPaths.committed(checkpoint), "committed", done.to_json())
     records.store.replace(JobPaths.copy(checkpoint, record.generation), "checkpoint", record.to_json(), durable=False)
-    records.store.create(JobPaths.checkpoint(checkpoint), "checkpoint", record.to_json())
+    made = records.store.create(JobPaths.checkpoint(checkpoint), "checkpoint", record.to_json())
+    if isinstance(made, Exists):
+        raise RetryableError(
+            f"another start of the job made its checkpoint {checkpoint} at the same time; start the query again"
+        )
 
 
 def _check_names(record: CompletionRecord, shown: str) -> None:
@@ -201,7 +206,7 @@ def _import(
     table.import_state(JobPaths(store.url).state(uid), manifest.content, manifest.groups)
     done = table.rollback(f"import/{uid}", checkpoint, manifest.content)
     own = StateManifest(uid, checkpoint, done.version, manifest.schema, done.content, manifest.groups)
-    return TableRef(done.version, write_manifest(records.store, own, "imported"))
+    return TableRef(done.version, write_manifest(records.store, own, uuid.uuid4().hex[:12]))
 
 
 def copy_folder(source: Folder, target: Folder) -> None:

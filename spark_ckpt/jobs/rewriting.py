@@ -7,6 +7,7 @@ commit go by manifests. Behind it: a checkpoint that no start has chosen; the ne
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -76,4 +77,5 @@ def _published(job: str, records: JobRecords, checkpoint: int, uid: str, made: N
     table.create_if_absent(made.schema, f"keyed state of {uid}, job {job}", reset=True, recorded=recorded)
     done = table.rollback(f"rewritten/{uid}", checkpoint, dict(made.content))
     manifest = StateManifest(uid, checkpoint, done.version, to_delta_schema(made.schema), done.content, made.groups)
-    return TableRef(done.version, write_manifest(records.store, manifest, "rewritten"))
+    # A start that was believed dead may write the same checkpoint of the same table.
+    return TableRef(done.version, write_manifest(records.store, manifest, uuid.uuid4().hex[:12]))

@@ -143,7 +143,10 @@ def _go_on(facts: StartFacts) -> GoOn | RestoreFrom | Refuse:
 
 def _move(facts: StartFacts, changed: Refuse, newest: CompletionRecord | None) -> RestoreFrom | Refuse:
     """The query is another one: what Spark keeps here is of no use to it, and the newest checkpoint is."""
-    if newest is None or not facts.may_move:
+    if newest is None:
+        way = "as the job has no checkpoint yet, first start the query as it was, until one is complete"
+        return replace(changed, reason=f"{changed.reason}; {way}")
+    if not facts.may_move:
         return changed
     return _restore(facts, newest, changed=changed.reason)
 

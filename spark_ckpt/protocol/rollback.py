@@ -99,8 +99,8 @@ def decide_rollback(facts: StartFacts, checkpoint: int) -> CompletionRecord | Re
         )
     if found.origin <= 0:
         return Refuse(
-            f"checkpoint {checkpoint} is a savepoint that was brought in: no sink knows it. Start the job with "
-            f"spark.ckpt.restore={checkpoint} at an empty checkpointLocation"
+            f"checkpoint {checkpoint} is a savepoint that was brought in, or has state that a start wrote anew: no "
+            f"sink knows it. Start the job with spark.ckpt.restore={checkpoint} at an empty checkpointLocation"
         )
     return refuse_state(facts.damage, facts.completions, found) or _refuse_lost(facts, checkpoint) or found
 

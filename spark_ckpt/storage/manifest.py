@@ -10,7 +10,7 @@ from spark_ckpt.names import is_plain_file
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json, groups_to_json
 from spark_ckpt.storage.content import TableContent, content_from_json, content_to_json, named_files, run_files
 from spark_ckpt.storage.job_paths import JobPaths
-from spark_ckpt.storage.record_store import Exists, RecordStore
+from spark_ckpt.storage.record_store import RecordStore
 
 _KIND = "manifest"
 
@@ -55,8 +55,8 @@ def write_manifest(store: RecordStore, manifest: StateManifest, token: str) -> s
         "content": content_to_json(manifest.content),
         "groups": groups_to_json(manifest.groups),
     }
-    if isinstance(store.create(path, _KIND, body), Exists):
-        store.replace(path, _KIND, body)
+    # Whatever is there: an attempt that was stopped left it, perhaps half of it, and nobody names it.
+    store.replace(path, _KIND, body)
     return path
 
 

@@ -13,50 +13,21 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from spark_ckpt.jobs.rewriting import NewRows
 from spark_ckpt.jobs.savepoint import Savepoint
 from spark_ckpt.jobs.savepoint_draft import Draft
-from spark_ckpt.jobs.start import JobPlan
-from spark_ckpt.jobs.state import State
 from spark_ckpt.protocol.events import GroupManifest, Run
-from spark_ckpt.protocol.rewriting import Rewrite
 from spark_ckpt.storage.content import FileEntry
-from spark_ckpt.storage.run_files import encode_run_file, write_run_file
+from spark_ckpt.storage.run_files import write_run_file
 from spark_ckpt.types import KEY_GROUP
 from tests.kill.dying import die_ahead_of
+from tests.storage.changed_job import Changed
 from tests.storage.whole_job import KEYS, ROWS, STATE, UID, WholeJob
-
-
-class Changed(WholeJob):
-    """The query of the job with another uid for its source; its state is written anew by a function."""
-
-    topology = replace(WholeJob.topology, sources=("others",))
-
-    def plan(self, restore: str, location: str) -> JobPlan:
-        made = super().plan(restore, location)
-        return replace(
-            made,
-            config=type(self.config).from_options({**made.config.to_options(), "allowNonRestoredState": "true"}),
-            migrations=(Rewrite(UID, "same"),),
-            write_rows=lambda records, at, checkpoint, step: _written_anew(State(records.store, at, UID), checkpoint),
-            own_location=lambda generation: f"{self.root}/spark-{generation}",
-        )
-
-
-def _written_anew(state: State, checkpoint: int) -> NewRows:
-    rows = state.arrow()
-    hashes = rows["k"]
-    table = rows.append_column(KEY_GROUP, pa.array([0] * len(rows), pa.int32())).append_column(STATE[-1], hashes)
-    url, data = f"{state._store.url}/state/{UID}", encode_run_file(table.select(STATE.names))
-    file = write_run_file(url, f"written-{checkpoint}.parquet", table.select(STATE.names), data=data)
-    group = GroupManifest((Run(file.file, 0, len(rows), checkpoint),), len(rows))
-    return NewRows(STATE, {file.file: FileEntry(file.rows, file.size_bytes)}, {0: group})
 
 
 def prepare(root: Path) -> None:
@@ -171,7 +142,9 @@ def changed(root: Path) -> None:
     job = Changed(root, retain="5")
     job.start()
     assert job.counts == wanted(3 * ROWS)
-    assert [f["rewritten"] for f in [job.run.topology.operators[UID]]] == [["same"]]
+    assert job.run.topology.operators[UID]["rewritten"] == ["same"]
+    job.step(True)
+    job.check(doubles=False)
     assert job.job.verify() == []
 
 

@@ -12,6 +12,7 @@ from spark_ckpt.errors import (
     CkptError,
     ConfigError,
     CorruptStorageError,
+    InvalidInputError,
     StorageNotWritableError,
     StorageUnavailableError,
 )
@@ -27,7 +28,7 @@ def between_starts(world: World, scenario: Any) -> None:
     """Nobody runs the job, as far as anybody knows."""
     if not scenario.rollbacks or world.set_back or scenario.restore != "auto" or world.rng.random() < 0.5:
         return
-    retained = [c.checkpoint for c in records_of(world).completions()]
+    retained = [c.checkpoint for c in records_of(world).completions() if c.origin > 0]  # what a sink can know
     if retained:
         scenario.rollbacks -= 1
         _roll_back(world, scenario, world.rng.choice(retained))
@@ -61,6 +62,10 @@ def _roll_back(world: World, scenario: Any, checkpoint: int) -> None:
         if "was begun and is not finished" not in str(e):
             raise
         world.seen["a rollback to a newer checkpoint than one that was begun is refused"] += 1
+    except InvalidInputError as e:
+        if "was set back or emptied since" not in str(e) or not any(scenario.off.values()):
+            raise
+        world.seen["a rollback over a set-back that was accepted is refused"] += 1
     except CorruptStorageError as e:
         if "which is behind checkpoint" not in str(e):
             raise

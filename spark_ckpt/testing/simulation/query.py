@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from spark_ckpt.jobs.start import JobPlan, begin
 from spark_ckpt.protocol.aligner import AlignerConfig
 from spark_ckpt.protocol.events import Event
 from spark_ckpt.protocol.source_offset import SourceOffset
+from spark_ckpt.testing.simulation import _rewriting
 from spark_ckpt.testing.simulation._callers import ANSWERED
 from spark_ckpt.testing.simulation._changes import begun
 from spark_ckpt.testing.simulation._folder import CONFIG, records_of
@@ -125,6 +127,8 @@ class Query:
             ROWS,
             tables,
             own_location=lambda generation: url(f"spark-of-{generation}"),
+            migrations=_rewriting.migrations(self.world, s),
+            write_rows=partial(_rewriting.written, self.world),
         )
 
     def _reader(self, spec: SourceSpec) -> SourceReader:

@@ -13,12 +13,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 from spark_ckpt.errors import (
-    CheckpointFailedError,
     ConfigError,
     CorruptStorageError,
     FencedError,
     InvalidInputError,
     RefusedError,
+    RetryableError,
     StorageNotWritableError,
 )
 from spark_ckpt.testing.simulation import _rolling_back
@@ -58,6 +58,7 @@ def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> R
     rng = random.Random(seed)
     by_spark = sabotage == "not_the_last" or (not sabotage and seed % 4 == 3)
     scenario = make_scenario(rng, sabotage, by_spark, sets_back=not sabotage and seed % 4 == 1)
+    scenario.rewrites_left = 3 if not sabotage and seed % 5 == 0 else 0
     world = World(rng, trace)
     world.log("scenario", scenario)
     world.faults_left, world.fault_rate, world.slow_left = scenario.faults, rng.choice((0.001, 0.01)), scenario.slow
@@ -117,7 +118,7 @@ def _run(world: World, scenario: Scenario) -> int:
                 location = world.fresh_location()
             elif outcome == FINISHED:
                 location = world.fresh_location()
-        except (Crash, FencedError, CheckpointFailedError, RefusedError, StorageNotWritableError, OSError) as e:
+        except (Crash, FencedError, RetryableError, RefusedError, StorageNotWritableError, OSError) as e:
             world.log("== ended", repr(e))
         except (ConfigError, CorruptStorageError, InvalidInputError) as e:  # somebody on call reads it
             world.log("== on call", repr(e))

@@ -99,6 +99,9 @@ class Scenario:
     may_set_back: bool = False
     rollbacks: int = 0
     """How often the job is still rolled back."""
+    rewrites: int = 0
+    """How many lines stand beside the query that have all state written anew."""
+    rewrites_left: int = 0
     off: dict[str, Counter[Visible]] = field(default_factory=lambda: defaultdict(Counter))
     """By sink: rows that it has again, or lacks (below 0), as somebody accepted it."""
 
@@ -211,7 +214,7 @@ def _caller(rng: random.Random, number: int, drains: bool) -> Caller:
 def _stop(rng: random.Random) -> int | str:
     """Where the process stops: before or after a step of some kind, or after so many points."""
     if rng.random() < 0.4:
-        # Its sources keep their uids, and its state its form.
+        # Its sources keep their uids. What writes state anew is stopped by the number of points.
         steps = [cls for cls in get_args(Step) if cls not in (RewriteState, BringSources, FindOffsets)]
         kinds: list[str] = [cls.__name__ for cls in (*steps, *get_args(SourceStep))]
         return rng.choice((*kinds, "between copy and checkpoint"))

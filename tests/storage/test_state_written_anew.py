@@ -1,0 +1,74 @@
+"""A start that writes state anew, beside another one that was believed dead, or behind one that died. No Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_ckpt.errors import FencedError, RetryableError, TopologyError
+from tests.storage.changed_job import Changed
+from tests.storage.whole_job import ROWS, UID, WholeJob
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A job behind three checkpoints, which has stopped."""
+    job = WholeJob(tmp_path, retain="5")
+    job.start()
+    for _ in range(3):
+        job.step(True)
+    return tmp_path
+
+
+def test_a_start_that_was_halted_in_the_pass_changes_nothing_of_what_its_successor_made(root: Path) -> None:
+    """Both count the same next checkpoint."""
+    made = {}
+
+    def overtake() -> None:
+        successor = Changed(root, retain="5")
+        successor.start()
+        successor.step(True)
+        made.update({p: p.read_bytes() for p in (root / "jobs/job").rglob("*.json") if "manifests" in p.parts})
+
+    with pytest.raises((FencedError, RetryableError)):
+        Changed(root, overtake, retain="5").start()
+    assert made
+    assert {path: path.read_bytes() for path in made} == made
+    again = Changed(root, retain="5")
+    again.start()
+    assert again.position == 4 * ROWS
+    again.step(True)
+    again.check(doubles=False)
+    assert again.job.verify() == []
+
+
+def test_half_a_manifest_of_a_start_that_died_is_in_no_ones_way(root: Path) -> None:
+    """As a power cut leaves it, whatever its name is."""
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Changed(root, die, retain="5").start()
+    folder = root / "jobs/job/manifests" / UID
+    for token in ("rewritten", "imported", "savepoint"):
+        (folder / f"0000000004-{token}.json").write_text("{")
+    job = Changed(root, retain="5")
+    job.start()
+    assert job.run.restored_from == 4
+    assert job.counts == {0: 5, 1: 4, 2: 4, 3: 4, 4: 4}
+
+
+def test_a_job_without_a_checkpoint_is_told_to_go_on_as_it_was_until_it_has_one(tmp_path: Path) -> None:
+    job = WholeJob(tmp_path)
+    job.start()
+    job.step(False)
+    told = "as the job has no checkpoint yet, first start the query as it was, until one is complete"
+    with pytest.raises(TopologyError, match=told):
+        Changed(tmp_path).start()
+    job.start()
+    job.step(True)
+    changed = Changed(tmp_path)
+    changed.start()
+    assert changed.counts == job.counts

@@ -15,9 +15,10 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.api._written_state import Bootstrapped, Kept, Rows, StateRows, positions
 from spark_ckpt.config_values import parse_duration_ms
-from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.errors import InvalidInputError, ProtocolBugError
 from spark_ckpt.execution.columns import quoted
 from spark_ckpt.execution.rewriting import merged_watermarks
+from spark_ckpt.execution.same_rows import rehash_state_table
 from spark_ckpt.execution.start import StartRequest, query_state
 from spark_ckpt.execution.state_bootstrap import Bootstrap
 from spark_ckpt.execution.state_writing import Written, check_columns, columns_of, write_state_table
@@ -188,7 +189,8 @@ class SavepointWriter(Hinting):
     def write(self, path: str) -> Savepoint:
         """Make the savepoint in the empty folder ``path`` (or URL). Costs what is written, and copies of the tables
         that are kept. Stopped on the way, ``path`` is no savepoint, and the same calls go on with it. Raises
-        ``InvalidInputError`` if the folder is not free, two rows have one key, or tables or offsets are missing."""
+        ``InvalidInputError`` if the folder is not free, two rows have one key, or tables or offsets are missing, and
+        ``ProtocolBugError`` if a table that is hashed anew has not the rows that it had."""
         self._check_whole()
         target = Savepoint(path, self.query.config)
         draft = Draft(target, self._job(), self._source, {"steps": self._said, "for": self._topology().to_json()})
@@ -201,7 +203,7 @@ class SavepointWriter(Hinting):
             for bootstrap in made.values():
                 self._bootstrap(draft, bootstrap)
             self._finish(draft)
-        except InvalidInputError:
+        except (InvalidInputError, ProtocolBugError):
             draft.give_up()
             raise
         return target
@@ -210,7 +212,8 @@ class SavepointWriter(Hinting):
         if isinstance(rows, Kept) and self._stays(table):
             draft.keep(table)
         else:
-            written = write_state_table(rows.frame(self.spark), self._to_write(draft, table))
+            write = rehash_state_table if isinstance(rows, Kept) else write_state_table
+            written = write(rows.frame(self.spark), self._to_write(draft, table))
             self._put_table(draft, table, written, self._watermarks(table))
 
     def _bootstrap(self, draft: Draft, made: Bootstrap) -> None:

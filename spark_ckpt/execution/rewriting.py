@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.execution.same_rows import files_frame, rehash_state_table
 from spark_ckpt.execution.state_writing import write_state_table
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.rewriting import NewRows
@@ -16,7 +16,6 @@ from spark_ckpt.jobs.state import State
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.protocol.rewriting import Rewriting
-from spark_ckpt.runtime.datasource import state_class_of
 from spark_ckpt.runtime.state_writing import WrittenTable
 from spark_ckpt.state.lsm.written_rows import WrittenRows
 from spark_ckpt.storage.manifest import read_manifest
@@ -27,9 +26,7 @@ StateFunctions = Mapping[tuple[str, str], Callable[..., Any]]
 
 def state_frame(spark: Any, state: State) -> Any:
     """All rows of ``state`` as a batch DataFrame; they are read when it is used."""
-    name = f"ckpt_state_{uuid.uuid4().hex}"
-    spark.dataSource.register(state_class_of(name, state.files()))
-    return spark.read.format(name).schema(StructType.fromJson(state.spark_schema())).load()
+    return files_frame(spark, state.files(), StructType.fromJson(state.spark_schema()))
 
 
 def write_rows(
@@ -41,15 +38,15 @@ def write_rows(
     checkpoint: int,
     step: Rewriting,
 ) -> NewRows:
-    """Raises what the functions raise, and ``InvalidInputError`` for rows that are none of the table's."""
+    """Raises what the functions raise, ``InvalidInputError`` for rows that are none of the table's, and
+    ``ProtocolBugError`` if rows that are to stay as they are did not."""
     frames = [state_frame(spark, State(records.store, at, table)) for table in step.of]
     for name in step.names:
         frames = [_rows_of(functions[step.table, name](*frames), step.table, name)]
     store, form = records.store, forms[step.table]
     folder = records.paths.state(step.table)
-    written = write_state_table(
-        frames[0], WrittenTable(step.table, folder, form, checkpoint, store.storage_options, store.folder.retry)
-    )
+    table = WrittenTable(step.table, folder, form, checkpoint, store.storage_options, store.folder.retry)
+    written = (write_state_table if step.names else rehash_state_table)(frames[0], table)
     seen = _watermarks(records, at, step)
     groups = {number: GroupManifest(g.runs, g.keys, seen) for number, g in written.groups.items()}
     return NewRows(form.layout.table_schema, written.content, groups)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -13,7 +15,8 @@ from pyspark.sql import functions as F
 import spark_ckpt
 from spark_ckpt import agg, faults
 from spark_ckpt.api._migrations import Migrations
-from spark_ckpt.errors import InvalidInputError, TopologyError
+from spark_ckpt.errors import InvalidInputError, ProtocolBugError, TopologyError
+from spark_ckpt.storage.run_files import encode_run_file
 from tests.spark.conftest import Input, Job
 
 NewInput = Callable[[str, str], Input]
@@ -137,6 +140,33 @@ def test_state_is_hashed_anew_for_another_number_of_key_groups_and_the_new_numbe
     source.add(("x1", 100, 0.5), ("y2", 1, 0.5), ("new", 1, 0.0))
     job.run(query(), "k", maxParallelism="7")
     assert job.rows() == [("new", 1, 1), ("x1", 2, 1), ("x2", 1, 1), ("y1", 1, 1), ("y2", 3, 3), (None, 1, 1)]
+
+
+@pytest.mark.parametrize("harm", ["a value", "a key"])
+def test_state_that_is_not_what_it_was_behind_the_hash_is_refused_and_the_old_one_goes_on(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path, harm: str
+) -> None:
+    """As many rows as before, of which one is another."""
+
+    def change(reached: str) -> None:
+        if reached != "state hashed anew":
+            return
+        file = min((tmp_path / "jobs/job/state/totals").glob("written-*.parquet"))
+        rows = pq.read_table(file).to_pylist()
+        rows[0] |= {"k": "lost"} if harm == "a key" else {"total": rows[0]["total"] + 1}
+        file.write_bytes(encode_run_file(pa.Table.from_pylist(rows, schema=pq.read_schema(file))))
+
+    began(source, ckpt, job)
+    before = state(tmp_path)
+    ckpt.rescale()
+    told = r"expected the rows that it had, 5 rows, .* found 5 rows"
+    with faults.heard_by(change), pytest.raises(ProtocolBugError, match=told):
+        job.start(totals(source, ckpt), "k", maxParallelism="7")
+    assert state(tmp_path) == before
+    ckpt.migrations = Migrations()
+    source.add(("x1", 100, 0.0))
+    job.run(totals(source, ckpt), "k")
+    assert state(tmp_path)[0] == ("x1", 2, 101)
 
 
 def test_an_operator_becomes_two_and_two_become_one(ckpt: Any, source: Input, job: Job, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,6 +23,7 @@ from spark_ckpt.errors import CkptError
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.monitoring.facts import NEWEST
 from spark_ckpt.monitoring.folder import jobs_in, look_at
+from spark_ckpt.monitoring.metrics import CONTENT_TYPE, exposition
 from spark_ckpt.monitoring.overview import Overview
 from spark_ckpt.ui.pages import checkpoint_page, job_page, jobs_page
 
@@ -45,7 +46,8 @@ _HEADERS = {
 def create_app(dir: str, token: str | None = None, hosts: Iterable[str] = LOOPBACK, **options: str) -> Starlette:
     """The application over the jobs in ``dir``; ``options`` are settings such as ``**{"storage.key": "..."}``.
 
-    With ``token``, every request needs it: ``?token=...`` once, then a cookie. ``hosts``: the names by which it may be
+    With ``token``, every request needs it: ``?token=...`` once, then a cookie; or ``Authorization: Bearer ...``, as
+    Prometheus sends it. ``hosts``: the names by which it may be
     asked, so that no page from elsewhere can read it by a name of its own for this address.
     """
     looks = _Looks(dir, options)
@@ -60,11 +62,15 @@ def create_app(dir: str, token: str | None = None, hosts: Iterable[str] = LOOPBA
         name, k = request.path_params["job"], request.path_params["checkpoint"]
         return await _answer(lambda: _of(looks.one(name, k), lambda o: checkpoint_page(o, k)))
 
+    async def metrics(_: Request) -> Response:
+        return await _answer(lambda: exposition(looks.all(1)), CONTENT_TYPE)
+
     static = StaticFiles(directory=str(files("spark_ckpt.ui").joinpath("static")))
     routes = [
         Route("/", jobs),
         Route("/jobs/{job}", job),
         Route("/jobs/{job}/checkpoints/{checkpoint:int}", checkpoint),
+        Route("/metrics", metrics),
         Mount("/static", static),
     ]
     middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)), Middleware(_Guard, token=token)]
@@ -75,12 +81,14 @@ def _of(overview: Overview | None, page: Callable[[Overview], str | None]) -> st
     return None if overview is None else page(overview)
 
 
-async def _answer(page: Callable[[], str | None]) -> Response:
+async def _answer(page: Callable[[], str | None], content_type: str = "text/html; charset=utf-8") -> Response:
     try:
         text = await run_in_threadpool(page)
     except CkptError as error:
         return PlainTextResponse(str(error), 503)
-    return PlainTextResponse("There is no such page.", 404) if text is None else HTMLResponse(text)
+    if text is None:
+        return PlainTextResponse("There is no such page.", 404)
+    return Response(text, headers={"Content-Type": content_type})
 
 
 class _Looks:
@@ -91,9 +99,9 @@ class _Looks:
         self._pool = ThreadPoolExecutor(_LOOKS, "spark-ckpt-ui")
         self._seen: dict[tuple[str, int], tuple[float, Overview]] = {}
 
-    def all(self) -> list[Overview]:
-        """Without the history, which takes longest to read."""
-        return list(self._pool.map(lambda job: self._look(job, 0), jobs_in(self._dir, **self._options)))
+    def all(self, newest: int = 0) -> list[Overview]:
+        """By default without the history, which takes longest to read; it has the sizes of state."""
+        return list(self._pool.map(lambda job: self._look(job, newest), jobs_in(self._dir, **self._options)))
 
     def one(self, name: str, checkpoint: int | None = None) -> Overview | None:
         found = next((job for job in jobs_in(self._dir, **self._options) if job.name == name), None)
@@ -123,7 +131,8 @@ class _Guard:
             return
         request = Request(scope)
         given = request.query_params.get("token")
-        if self._token is None or self._is_right(request.cookies.get(COOKIE)):
+        known = (request.cookies.get(COOKIE), request.headers.get("authorization", "").removeprefix("Bearer "))
+        if self._token is None or any(map(self._is_right, known)):
             await self._app(scope, receive, _with_headers(send))
         elif self._is_right(given):
             answer = RedirectResponse(request.url.path, 303, _HEADERS)

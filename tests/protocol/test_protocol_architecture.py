@@ -8,7 +8,8 @@ import pickle
 import re
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -119,17 +120,41 @@ NAMED_BY_USERS = {"spark_ckpt", "spark_ckpt.testing", *(f"spark_ckpt.{m}" for m 
 """Packages and modules that are imported from outside by name."""
 
 
+@dataclass(frozen=True)
+class Nodes:
+    """Those of a file that rules are about: reading all files takes longer than looking at these."""
+
+    skipped: set[ast.AST]
+    imports: list[ast.Import | ast.ImportFrom]
+    names: set[str]
+    texts: list[ast.JoinedStr | ast.BinOp]
+
+
+@cache
+def nodes(path: Path) -> Nodes:
+    found = Nodes(set(), [], set(), [])
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.If) and _type_checking(node.test):
+            found.skipped.update(ast.walk(node))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.imports.append(node)
+        elif isinstance(node, ast.Name):
+            found.names.add(node.id)
+        elif isinstance(node, ast.JoinedStr | ast.BinOp):
+            found.texts.append(node)
+    return found
+
+
 def imports(path: Path) -> set[str]:
     """Every module that ``path`` imports, inside functions too; imports for type checking only do not count."""
-    tree = ast.parse(path.read_text())
-    skipped = {n for i in ast.walk(tree) if isinstance(i, ast.If) and _type_checking(i.test) for n in ast.walk(i)}
+    skipped = nodes(path).skipped
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes(path).imports:
         if node in skipped:
             continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{path} imports relatively"
             assert node.module is not None
             # "from spark_ckpt import x" may name a room.
@@ -193,7 +218,7 @@ def importers() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {name: set() for name in modules}
     for path in (*ROOT.rglob("*.py"), *others):
         name = _dotted(path)
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path).imports:
             if isinstance(node, ast.ImportFrom):
                 for imported in {node.module, *(f"{node.module}.{a.name}" for a in node.names)} & modules.keys():
                     found[imported].add(name)
@@ -236,17 +261,13 @@ OTHER_LAYOUTS = {"protocol", "sinks", "sources", "testing", "cli"}
 """Rooms that touch no file of a job by name: what they say of such a path is for people, or a layout of their own."""
 
 
-def path_pieces(tree: ast.AST) -> list[ast.expr]:
+def path_pieces(texts_of_file: list[ast.JoinedStr | ast.BinOp]) -> list[ast.expr]:
     """Texts with a part that is filled in, added or joined on, and which look like a path in a job's folder."""
-    pieces = []
-    for node in ast.walk(tree):
-        texts: list[ast.expr] = []
-        if isinstance(node, ast.JoinedStr) and len(node.values) > 1:
-            texts = node.values
-        elif isinstance(node, ast.BinOp):
-            texts = [node.left, node.right]
+    pieces: list[ast.expr] = []
+    for node in texts_of_file:
+        texts = [node.left, node.right] if isinstance(node, ast.BinOp) else node.values
         text = "".join(t.value if isinstance(t, ast.Constant) and isinstance(t.value, str) else "*" for t in texts)
-        if text and not re.search(r"\s", text) and PATH.search(text):
+        if len(texts) > 1 and not re.search(r"\s", text) and PATH.search(text):
             pieces.append(node)
     return pieces
 
@@ -255,14 +276,14 @@ def test_paths_below_a_jobs_folder_are_put_together_in_one_module():
     for path in sorted(ROOT.rglob("*.py")):
         room = path.relative_to(ROOT).parts[0]
         if path != Path(job_paths.__file__) and room not in OTHER_LAYOUTS:
-            found = path_pieces(ast.parse(path.read_text()))
+            found = path_pieces(nodes(path).texts)
             assert not found, f"{path}:{found[0].lineno} puts a path together: {ast.unparse(found[0])}"
 
 
 def test_only_the_commit_asks_for_a_permit_and_only_the_protocol_makes_one():
     for path in sorted(ROOT.rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
-        used = {n.id for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name)}
+        used = nodes(path).names
         assert "PERMIT_ISSUER" not in used or name in ("types.py", "protocol/permit.py"), name
         assert "permit_for" not in used or name in ("protocol/publish.py", "testing/sink_harness.py"), name
 

@@ -129,6 +129,16 @@ def test_the_order_of_steps():
     assert [b.batch for b in job.records.batches()] == [1], "the newest tells of the query's progress"
 
 
+def test_batches_of_another_location_stay_because_they_name_what_was_staged_there():
+    job = Job()
+    elsewhere = replace(job.batch(0, [job.stage("there", 1)]), origin=7)
+    job.records.put("batches", elsewhere.name, elsewhere)
+    job.trigger(1)
+    job.commit(job.batch(0))
+    job.commit(job.complete(1, 1))
+    assert {(b.origin, b.batch) for b in job.records.batches()} == {(7, 0), (1, 1)}
+
+
 def test_what_belongs_to_a_later_epoch_stays_open():
     job = Job()
     job.trigger(1)

@@ -30,7 +30,7 @@ OF_OTHERS = {
 }  # fmt: skip
 """Spark's, Flink's, Kafka's and Delta's own, which pages name as such."""
 NO_OPTIONS = {
-    "emit", "once", "column", "day", "n", "database", "foreachBatch", "of", "offsets", "files", "orderBy",
+    "emit", "once", "column", "day", "n", "database", "foreachBatch", "of", "offsets", "files", "orderBy", "every",
 }  # fmt: skip
 """Arguments of methods, columns of examples, folders, and the option of a source that a page makes."""
 

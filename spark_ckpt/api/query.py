@@ -86,12 +86,17 @@ class CkptQuery:
         functions of ``foreachBatch`` and ``foreach`` have what was committed; what they raise ends the query, too.
         """
         if self._deliverer is None:
-            return self._awaited(timeout)
+            ended = self._awaited(timeout)
+            if ended is not False:
+                self._note_end(None)
+            return ended
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             ended = self._awaited(timeout) is not False
         finally:  # what was committed before an error is delivered all the same
             done = self._deliverer.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+        if ended and done:
+            self._note_end(self._error_of_functions())
         self._raise_of_functions()
         return None if timeout is None else ended and done
 
@@ -101,8 +106,6 @@ class CkptQuery:
         except Exception as error:
             self._note_end(error)  # at once: with it most programs end
             raise
-        if ended is not False:
-            self._note_end(None)
         return ended
 
     def _note_end(self, error: Exception | None) -> None:

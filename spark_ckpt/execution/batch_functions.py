@@ -146,6 +146,14 @@ def thread_of(spark: Any) -> Callable[..., threading.Thread]:
     return partial(InheritableThread, session=spark) if hasattr(spark, "_jsparkSession") else threading.Thread
 
 
+def error_of(query: Any, deliverer: Deliverer | None) -> Exception | None:
+    """What an ended query ended with, a function of ``foreachBatch`` or ``foreach`` included."""
+    if deliverer is not None:
+        deliverer.wait()
+    found: Exception | None = query.exception()
+    return found if found is not None or deliverer is None else delivery_error(deliverer)
+
+
 def delivery_error(deliverer: Deliverer) -> StreamingQueryException | None:
     """What ended the query, in Spark's class, whose cause is what the function raised."""
     if deliverer.failed is None:

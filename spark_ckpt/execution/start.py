@@ -22,7 +22,14 @@ from spark_ckpt.execution._spark_location import (
     own_location,
     spark_location,
 )
-from spark_ckpt.execution.batch_functions import BatchFunction, as_sinks, deliverer_of, thread_of, with_functions_last
+from spark_ckpt.execution.batch_functions import (
+    BatchFunction,
+    as_sinks,
+    deliverer_of,
+    error_of,
+    thread_of,
+    with_functions_last,
+)
 from spark_ckpt.execution.build import (
     BuildContext,
     name_operators,
@@ -231,10 +238,10 @@ def start_query(request: StartRequest) -> Running:
         with SessionConfs(asked.spark, run.location):
             query = writer.start()
         beats.hand_over(lambda: bool(query.isActive))
-    watch_end(query, JobRecords(run.url, asked.config), run.generation, run.drained)
     remember_run(name, run, str(query.runId))
     if deliverer is not None:
         deliverer.start(query, thread_of(asked.spark))
+    watch_end(query, JobRecords(run.url, asked.config), run.generation, run.drained, lambda: error_of(query, deliverer))
     make_table(asked.spark, name, asked.sinks[0], request.df.schema)
     within_s = max((finds_within_s(source.inner, source.options) for source in asked.sources), default=0.0)
     return Running(query, run, asked.sinks, deliverer, within_s)

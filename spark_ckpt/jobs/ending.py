@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from spark_ckpt import clock, errors
@@ -26,7 +26,9 @@ _OURS = "|".join(
 )
 _OUR_ERROR = re.compile(rf"spark_ckpt\.errors\.({_OURS}): (.+)")
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*(?:Error|Exception|Interrupt))(?::|$)", re.MULTILINE)
-_CONDITION = re.compile(r"^\s*\[([A-Z][A-Z0-9_.]+)\]")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
+_FRAMES = {"STREAM_FAILED", "PYTHON_EXCEPTION"}
+"""Conditions of Spark that say only that there is another one inside."""
 
 
 def drained_before(job: str, started: Started) -> int | None:
@@ -51,16 +53,19 @@ def drained_before(job: str, started: Started) -> int | None:
     return newest.checkpoint
 
 
-def watch_end(query: Any, records: JobRecords, generation: int, drained: int | None) -> None:
+def watch_end(
+    query: Any, records: JobRecords, generation: int, drained: int | None, error: Callable[[], Exception | None]
+) -> None:
     """Stop ``query`` once the checkpoint that drains it is committed (``drained``: known at the start), and note how it
-    ended. A process that exits right behind its query may have noted that before (:mod:`spark_ckpt.api.query`)."""
+    ended, with ``error()``. A process that exits right behind its query may have noted that before
+    (:mod:`spark_ckpt.api.query`)."""
 
     def watch() -> None:
         _end_when_drained(query, records, drained)
         try:
-            note_end(records, generation, query.exception())
-        except Exception as error:  # noqa: BLE001 - the JVM or the server has gone, and knows nothing any more
-            _log.debug("how the query ended is not known: %s", error)
+            note_end(records, generation, error())
+        except Exception as gone:  # noqa: BLE001 - the JVM or the server has gone, and knows nothing any more
+            _log.debug("how the query ended is not known: %s", gone)
 
     threading.Thread(target=watch, name="spark-ckpt-end", daemon=True).start()
 
@@ -121,7 +126,5 @@ def told_of(error: Exception) -> tuple[str, str]:
     ours = _OUR_ERROR.findall(message)
     if ours:
         return str(ours[-1][0]), str(ours[-1][1])
-    raised, condition = _RAISED.findall(message), _CONDITION.match(message)
-    if raised:
-        return str(raised[-1]), ""
-    return (condition.group(1) if condition else type(error).__name__), ""
+    raised, conditions = _RAISED.findall(message), [c for c in _CONDITION.findall(message) if c not in _FRAMES]
+    return str([type(error).__name__, *conditions, *raised][-1]), ""

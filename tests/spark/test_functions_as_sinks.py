@@ -118,6 +118,7 @@ def test_a_function_that_raises_fails_the_query_with_its_place_and_gets_the_same
     assert raised.value.getCondition() == "STREAM_FAILED"
     assert str(query.exception()) == str(raised.value)
     assert not query.isActive
+    assert query.job.records.ended(query.generation).error == "FOREACH_BATCH_USER_FUNCTION_ERROR"
     data.add(("c", 3))
     # With other columns by now: what waits is what was written then.
     end(

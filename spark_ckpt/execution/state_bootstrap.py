@@ -125,17 +125,13 @@ class Bootstrap:
 
     def _order(self, spec: OperatorSpec) -> list[int]:
         names = spec.rows_schema.names
-        function = spec.function
-        if self.order and isinstance(function, WindowedAggregate) and function.slide_us is not None:
-            raise InvalidInputError(
-                f"bootstrap({self.uid!r}): orderBy: the rows of sliding windows are added up by slices, so they have "
-                "no order; leave orderBy out, or give the state by with_operator"
-            )
         unknown = [name for name in self.order if name not in names]
         if unknown:
             raise InvalidInputError(
                 f"bootstrap({self.uid!r}): orderBy {unknown}: expected columns that the operator gets, of {names}"
             )
+        if isinstance(spec.function, WindowedAggregate) and spec.function.slide_us is not None:
+            return []  # windows that are added up of slices do not mind the order
         return [*self._by_time(spec), *map(names.index, self.order)]
 
     def _reached(self) -> _BatchContext:

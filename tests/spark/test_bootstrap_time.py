@@ -160,7 +160,3 @@ def test_what_cannot_be_known_from_rows_in_any_batches_is_refused_and_given_by_h
     assert made.state("visits").get("a")[0]["n"] == 1
     with pytest.raises(InvalidInputError, match=r"every='soon': expected a duration"):
         writer.bootstrap("visits", past.table(spark), every="soon")
-    sliding = named(rows.groupBy(F.window("at", "20 seconds", "10 seconds"), "k").agg(F.first("v")), "sliding")
-    with pytest.raises(InvalidInputError, match="sliding windows are added up by slices"):
-        ckpt.savepoint_writer(sliding).bootstrap("sliding", past.table(spark), "v").write(str(tmp_path / "sliding"))
-    assert not (tmp_path / "sliding").exists()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
-from spark_ckpt.api._progress import with_reports
 from spark_ckpt.errors import CheckpointFailedError, CkptError, InvalidInputError
 from spark_ckpt.execution.batch_functions import delivery_error
+from spark_ckpt.execution.progress import with_reports
 from spark_ckpt.hints import missing
 from spark_ckpt.jobs.batch_reports import reported
 from spark_ckpt.jobs.ending import note_end

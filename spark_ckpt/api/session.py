@@ -14,21 +14,21 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.api._migrations import Migrations, StateMigration, moved, rescale
 from spark_ckpt.api._on_dataframes import add_methods
-from spark_ckpt.api._output_modes import check_mode, check_updates
-from spark_ckpt.api._progress import CkptStreams
 from spark_ckpt.api._read_by_spark import Asked, may_be_sparks, read_by_spark, rows_by_spark, spark_stream
 from spark_ckpt.api._readers import FileReaders, as_spark_reads, refuse_unread_types
 from spark_ckpt.api._savepoint_writer import NEW, SavepointWriter
 from spark_ckpt.api._spark_import import import_spark
-from spark_ckpt.api._tables import table_source
+from spark_ckpt.api._streams import CkptStreams
 from spark_ckpt.api.state import CkptAsOf, CkptState, job_name
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig
 from spark_ckpt.config_values import count, set_option
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.execution.catalog_tables import table_source
 from spark_ckpt.execution.chain import Chain, Recipe
 from spark_ckpt.execution.columns import refuse_repeated, refuse_reserved
 from spark_ckpt.execution.lineage import Lineage, SourceNode
+from spark_ckpt.execution.output_modes import check_mode, check_updates
 from spark_ckpt.execution.refused_types import refuse_unread
 from spark_ckpt.execution.session_confs import all_confs
 from spark_ckpt.execution.spark_errors import check_path, not_expected, path_not_found

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
-from spark_ckpt.api._output_modes import as_spark_takes, check_mode, check_order, check_sinks, check_updates
-from spark_ckpt.api._tables import table_sink
 from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.api.writers import (
     WHERE,
     as_sink,
+    as_spark_takes,
     batch_function,
+    check_sinks,
     each_row,
     in_our_terms,
     sink_named,
@@ -23,6 +23,8 @@ from spark_ckpt.api.writers import (
 from spark_ckpt.config import is_job_option
 from spark_ckpt.config_values import option_text, set_option
 from spark_ckpt.errors import ConfigError, InvalidInputError
+from spark_ckpt.execution.catalog_tables import table_sink
+from spark_ckpt.execution.output_modes import check_mode, check_order, check_updates
 from spark_ckpt.execution.spark_errors import IllegalAsInSparkError, check_path, check_writer, unsupported
 from spark_ckpt.execution.start import StartRequest, plan_restore, start_query
 from spark_ckpt.hints import Hinting

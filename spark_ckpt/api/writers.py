@@ -1,4 +1,4 @@
-"""Formats of Spark's writers, and conditions of single sinks, in our terms. Driver."""
+"""Formats of Spark's writers, conditions of single sinks, and what a start refuses of them. Driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from pyspark.sql.types import BooleanType, DoubleType, FloatType, TimestampNTZTy
 from spark_ckpt.config_values import FLAG, count
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.execution.batch_functions import CALLED, BatchFunction, copied
-from spark_ckpt.execution.columns import free, is_repeated, quoted, refuse_repeated
+from spark_ckpt.execution.columns import free, is_case_sensitive, is_repeated, quoted, refuse_repeated
+from spark_ckpt.execution.spark_errors import (
+    ConfigRefusedAsInSparkError,
+    IllegalAsInSparkError,
+    RefusedAsInSparkError,
+)
+from spark_ckpt.operators.key_columns import column_named
 from spark_ckpt.runtime.delivered import EachRow
 
 Request = tuple[Any, dict[str, Any]]
@@ -188,3 +194,91 @@ def sink_named(sink: Any) -> Any:
     if isinstance(sink, str) and sink.strip().lower() in ("foreach", "foreachbatch"):
         raise ConfigError(f"{sink} is a method and no format: writeStream.foreachBatch(func), or alsoTo(func)")
     return sink
+
+
+def check_sinks(mode: str, sinks: Sequence[tuple[Any, Mapping[str, Any]]], columns: Sequence[str]) -> None:
+    """Raises ``ConfigError`` for options that contradict the mode, and ``InvalidInputError`` where there are no
+    ``columns``: what sinks stage would be no rows, either."""
+    if not columns:
+        raise InvalidInputError("expected a column at least in what is written, found none: select(F.lit(1)), say")
+    for _, options in sinks:
+        if mode == "complete" and "mergekeys" in {name.lower() for name in options}:
+            raise ConfigError(
+                "mergeKeys: in outputMode complete each checkpoint replaces all rows of the sink, so nothing is "
+                "merged; leave it out, or use outputMode('update')"
+            )
+
+
+_PARTITIONS = "partitionby"
+
+
+def as_spark_takes(df: Any, spark: Any, sinks: Sequence[Request], mode: str, named: bool) -> list[Request]:
+    """``sinks``, with columns of ``partitionBy`` as they are written in ``df``. ``named``: the query or its job is.
+
+    Raises what Spark's writer does at a start, in its order, for those that it has: ``ConfigRefusedAsInSparkError`` and
+    ``IllegalAsInSparkError``, which are ``ConfigError``, and ``RefusedAsInSparkError``.
+    """
+    return [(sink, _checked(df, spark, sink, own, mode, named)) for sink, own in sinks]
+
+
+def _checked(df: Any, spark: Any, sink: Any, own: dict[str, Any], mode: str, named: bool) -> dict[str, Any]:
+    name = sink.strip().lower() if isinstance(sink, str) else getattr(sink, "method", None)
+    options = {key.lower() for key in own}
+    if name in FILES:
+        own = _with_partitions(df, spark, own)
+        if "path" not in options:
+            raise IllegalAsInSparkError(
+                f"'path' is not specified: {name} files go to a folder, start(path) or option path",
+                "_LEGACY_ERROR_TEMP_2047",
+                {},
+            )
+        if mode != "append":
+            raise _no_mode(name, mode)
+    elif (name == "memory" or isinstance(sink, BatchFunction)) and _PARTITIONS in options:
+        raise ConfigRefusedAsInSparkError(
+            f"{name!r} does not support partitioning: partitionBy is there for files and Delta tables",
+            "_LEGACY_ERROR_TEMP_1197",
+            {"operation": str(name)},
+        )
+    elif name == "memory" and not (named or options & {"path", "name"}):
+        raise ConfigRefusedAsInSparkError(
+            "queryName must be specified for memory sink: the table of its rows is called so. Option path, a folder, "
+            "goes without",
+            "_LEGACY_ERROR_TEMP_1194",
+            {},
+        )
+    return own
+
+
+def _with_partitions(df: Any, spark: Any, own: dict[str, Any]) -> dict[str, Any]:
+    sensitive, columns = is_case_sensitive(spark), df.columns
+    return {k: _found(columns, v, sensitive) if k.lower() == _PARTITIONS else v for k, v in own.items()}
+
+
+def _found(columns: list[str], given: str, sensitive: bool) -> str:
+    found = []
+    for name in (part.strip() for part in given.split(",")):
+        column = column_named(columns, name, sensitive)
+        if column is None:
+            shown = ", ".join(columns)
+            raise ConfigRefusedAsInSparkError(
+                f"Partition column {name} not found in existing columns ({shown}).",
+                "_LEGACY_ERROR_TEMP_1196",
+                {"columnType": "Partition", "columnName": name, "validColumnNames": shown},
+            )
+        found.append(column)
+    return ",".join(found)
+
+
+def _no_mode(name: str, mode: str) -> RefusedAsInSparkError:
+    way = "delta, sql, memory or foreachBatch"
+    if mode == "update":
+        way = (
+            "delta, iceberg or sql with option mergeKeys, or foreachBatch; format('files') appends each change as a row"
+        )
+    return RefusedAsInSparkError(
+        f"Invalid streaming output mode: {mode}. This output mode is not supported in Data Source {name}, whose rows "
+        f"are never changed: use {way}",
+        "STREAMING_OUTPUT_MODE.UNSUPPORTED_DATASOURCE",
+        {"outputMode": mode, "className": name},
+    )

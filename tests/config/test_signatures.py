@@ -15,7 +15,7 @@ from pyspark.sql.connect.streaming import readwriter as connect_streams
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery, StreamingQueryManager
 
 import spark_ckpt
-from spark_ckpt.api._progress import CkptStreams
+from spark_ckpt.api._streams import CkptStreams
 from tests.docs.test_methods_page import methods
 
 Spark = Callable[..., Any]

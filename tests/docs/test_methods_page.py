@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery, StreamingQueryManager
 
 import spark_ckpt
-from spark_ckpt.api._progress import CkptStreams
+from spark_ckpt.api._streams import CkptStreams
 from spark_ckpt.plan.analysed.ledger import LEDGER, How, written_table
 from spark_ckpt.plan.analysed.ledger_of_expressions import expressions_table
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener, StreamingQueryProgress
 
-from spark_ckpt.api._progress import CkptStreams, with_reports
+from spark_ckpt.api._streams import CkptStreams
+from spark_ckpt.execution.progress import with_reports
 from spark_ckpt.jobs.batch_reports import Reported, remember_run, reported
 from spark_ckpt.jobs.committer import Committer
 from spark_ckpt.protocol.events import TimeSeen

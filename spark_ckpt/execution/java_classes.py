@@ -74,6 +74,16 @@ def to_seq(items: Iterable[Any]) -> Any:
     return made
 
 
+def seq_items(found: Any) -> list[Any]:
+    """The elements of a Scala ``Seq``."""
+    return [found.apply(place) for place in range(found.size())]
+
+
+def items_of(found: Any) -> list[Any]:
+    """The elements of a Scala collection or iterator."""
+    return seq_items(found.toSeq())
+
+
 @functools.lru_cache(maxsize=16)
 def _tree_node_tag(client: Any, name: str) -> Any:
     return JavaClass(f"{CATALYST}.trees.TreeNodeTag", client)(name)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_ckpt.execution.java_classes import attribute_id
+from spark_ckpt.execution.java_classes import attribute_id, seq_items
 from spark_ckpt.execution.lineage import Stays
 from spark_ckpt.plan.analysed._in_arrow import RowColumns, StaysError, Trees
-from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.runtime.expressions import Compute, Keep
 
 

@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.execution.java_classes import EXPRESSION_UTILS, attribute_id, class_name, java_class, to_seq
+from spark_ckpt.execution.java_classes import attribute_id, seq_items, to_seq
 from spark_ckpt.operators.aggregate_kinds import KINDS, LISTED, OF_DOUBLES
 from spark_ckpt.operators.calls import Call
 from spark_ckpt.operators.forms import VALUE, Form, Listing, Order, each_within_structs, names, weighed
-from spark_ckpt.plan.analysed._udf_plan import seq_items
+from spark_ckpt.plan.analysed._nodes import analysed, column_of, expression_of, kind_of, output_of, type_of
 from spark_ckpt.plan.analysed.ledger_of_expressions import Where, kind_of_expression
 
 _OF_FIRST = ("Mode", "Median", "Percentile", "PercentileCont", "PercentileDisc", "ApproximatePercentile")
@@ -29,20 +29,19 @@ class ClassicExpressions:
 
     def __init__(self, df: SparkDF, grouping: list[JavaObject], results: list[JavaObject]) -> None:
         self.names = [str(e.name()) for e in results]
-        self._utils = java_class(EXPRESSION_UTILS)
         self._results, self._grouping = results, grouping
-        self._ids = {attribute_id(a): str(a.name()) for a in seq_items(_plan(df).output())}
+        self._ids = {attribute_id(a): str(a.name()) for a in output_of(analysed(df))}
 
     def results(self) -> list[JavaObject]:
-        return [seq_items(e.children())[0] if class_name(e) == "Alias" else e for e in self._results]
+        return [seq_items(e.children())[0] if kind_of(e) == "Alias" else e for e in self._results]
 
     def aggregate(self, tree: JavaObject) -> Call | None:
-        if class_name(tree) != "AggregateExpression":
+        if kind_of(tree) != "AggregateExpression":
             return None
         function = tree.aggregateFunction()
-        name, kind = function.prettyName(), kind_of_expression(class_name(function))
+        name, kind = function.prettyName(), kind_of_expression(kind_of(function))
         if kind.where is Where.REFUSED:
-            called = function.name() if class_name(function) == "PythonUDAF" else name
+            called = function.name() if kind_of(function) == "PythonUDAF" else name
             raise InvalidInputError(f"the aggregate {called} is not there on a checkpointed stream; {kind.says}")
         options = _options(function)
         arguments, form = self._arguments(name, function)
@@ -53,7 +52,7 @@ class ClassicExpressions:
 
     def _arguments(self, name: str, function: JavaObject) -> tuple[list[JavaObject], Form | None]:
         """What is read of each row, and how it is kept."""
-        kind, children = class_name(function), seq_items(function.children())
+        kind, children = kind_of(function), seq_items(function.children())
         if name in LISTED:
             return self._listed(function)
         if kind in ("CollectList", "CollectSet") and not function.ignoreNulls():
@@ -81,24 +80,22 @@ class ClassicExpressions:
         return next((i for i, g in enumerate(self._grouping) if g.semanticEquals(tree)), None)
 
     def column_name(self, tree: JavaObject) -> str | None:
-        return self._ids.get(attribute_id(tree)) if class_name(tree) == "AttributeReference" else None
+        return self._ids.get(attribute_id(tree)) if kind_of(tree) == "AttributeReference" else None
 
     def type_of(self, tree: JavaObject) -> T.DataType:
-        return T._parse_datatype_json_string(tree.dataType().json())
+        return type_of(tree)
 
     def is_constant(self, tree: JavaObject) -> bool:
-        return class_name(tree) == "Literal" and tree.value() is not None
+        return kind_of(tree) == "Literal" and tree.value() is not None
 
     def same(self, one: JavaObject, other: JavaObject) -> bool:
         return bool(one.semanticEquals(other))
 
     def column(self, tree: JavaObject) -> Column:
-        from pyspark.sql.classic.column import Column as ClassicColumn
-
-        return ClassicColumn(self._utils.column(tree))
+        return column_of(tree)
 
     def tree(self, column: Column) -> JavaObject:
-        return self._utils.expression(column._jc)
+        return expression_of(column)
 
     def rebuilt(self, tree: JavaObject, part: Callable[[JavaObject], JavaObject]) -> JavaObject:
         children = seq_items(tree.children())
@@ -108,18 +105,18 @@ class ClassicExpressions:
         return tree.withNewChildren(to_seq(parts))
 
     def reference(self, df: SparkDF, name: str) -> JavaObject:
-        return next(a for a in seq_items(_plan(df).output()) if a.name() == name)
+        return next(a for a in output_of(analysed(df)) if a.name() == name)
 
     def _uncast(self, tree: JavaObject) -> JavaObject:
-        inner = seq_items(tree.children())[0] if class_name(tree) == "Cast" else tree
+        inner = seq_items(tree.children())[0] if kind_of(tree) == "Cast" else tree
         numbers = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType)
-        kind = T._parse_datatype_json_string(inner.dataType().json())
+        kind = type_of(inner)
         return inner if isinstance(kind, numbers) and self.column_name(inner) else tree
 
 
 def _options(function: JavaObject) -> dict[str, Any]:
     """What a function is told beside its columns. Raises ``InvalidInputError`` for what is not there on a stream."""
-    kind = class_name(function)
+    kind = kind_of(function)
     if kind == "HyperLogLogPlusPlus":
         return {"rsd": function.relativeSD()}
     if kind in ("First", "Last", "AnyValue"):
@@ -147,7 +144,7 @@ def _descends(kind: str, function: JavaObject) -> bool:
 
 
 def _is_one(frequency: JavaObject) -> bool:
-    return class_name(frequency) == "Literal" and frequency.value() is not None and int(frequency.value()) == 1
+    return kind_of(frequency) == "Literal" and frequency.value() is not None and int(frequency.value()) == 1
 
 
 def _order(name: str, order: JavaObject) -> Order:
@@ -159,7 +156,3 @@ def _shares(expression: JavaObject) -> float | list[float]:
     if not hasattr(value, "numElements"):
         return float(value)
     return [float(value.getDouble(i)) for i in range(value.numElements())]
-
-
-def _plan(df: SparkDF) -> JavaObject:
-    return df._jdf.queryExecution().analyzed()

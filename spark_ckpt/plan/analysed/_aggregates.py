@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import types as T
 
-from spark_ckpt.execution.java_classes import attribute_id, frame_of
+from spark_ckpt.execution.java_classes import attribute_id, frame_of, seq_items
 from spark_ckpt.operators.aggregates import Split, split_aggregates
 from spark_ckpt.operators.groups import Grouped, InSessions, Windowed, kept, key_names
 from spark_ckpt.operators.handlers import refuse_pivoted_updates, sessions_of_sets_refused
@@ -38,7 +38,6 @@ from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._sessions import NodeSession, in_sessions, session_of
 from spark_ckpt.plan.analysed._time_windows import NodeWindow, directly_below, window_of, windowed, with_starts
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._udf_plan import seq_items
 
 SparkDF = Any
 JavaObject = Any

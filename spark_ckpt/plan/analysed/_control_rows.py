@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spark_ckpt.execution.java_classes import attribute_id, to_seq
+from spark_ckpt.execution.java_classes import attribute_id, seq_items, to_seq
 from spark_ckpt.plan.analysed._nodes import (
     all_of,
     expression_class,
@@ -27,7 +27,6 @@ from spark_ckpt.plan.analysed._nodes import (
     parts_of,
     project,
 )
-from spark_ckpt.plan.analysed._udf_plan import seq_items
 
 JavaObject = Any
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.execution.java_classes import class_name, to_seq
-from spark_ckpt.plan.analysed._udf_plan import PlanRewriter, items_of, seq_items
+from spark_ckpt.execution.java_classes import items_of, seq_items, to_seq
+from spark_ckpt.plan.analysed._nodes import kind_of
+from spark_ckpt.plan.analysed._udf_plan import PlanRewriter
 from spark_ckpt.plan.analysed.ledger_of_expressions import Where, classes_by, kind_of_expression
 
 SparkDF = Any
@@ -27,7 +28,7 @@ def for_control_rows(after: SparkDF, before: SparkDF) -> SparkDF:
 
 def refuse_generator(generator: JavaObject) -> None:
     """Raises ``InvalidInputError`` for one that would see control rows, or could lose or multiply them."""
-    kind = class_name(generator)
+    kind = kind_of(generator)
     row = kind_of_expression(kind)
     if row.where is Where.REFUSED:
         name = generator.name() if kind == "PythonUDTF" else generator.prettyName()
@@ -48,7 +49,7 @@ class _Rewriter(PlanRewriter):
         )
 
     def _generator(self, generator: JavaObject, flag: JavaObject) -> JavaObject:
-        kind, children = class_name(generator), seq_items(generator.children())
+        kind, children = kind_of(generator), seq_items(generator.children())
         if kind in _OF_ELEMENTS:
             return generator.withNewChildren(to_seq([self._one_for_control(children[0], flag)]))
         if kind == "Stack":

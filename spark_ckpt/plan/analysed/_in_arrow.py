@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
-from spark_ckpt.execution.java_classes import attribute_id, is_a
+from spark_ckpt.execution.java_classes import attribute_id, is_a, items_of, seq_items
 from spark_ckpt.execution.lineage import Leaves, Stays
 from spark_ckpt.execution.refused_types import has_repeated_fields
 from spark_ckpt.expressions import rules
@@ -33,7 +33,7 @@ from spark_ckpt.plan.analysed._json_in_arrow import (
     pruned,
     text_reading,
 )
-from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
+from spark_ckpt.plan.analysed._nodes import type_of
 from spark_ckpt.runtime.expressions import Compute, Keep
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.state.ipc import nullable_type
@@ -260,7 +260,7 @@ def _mode(name: str, e: JavaObject) -> str:
 
 
 def arrow_type(e: JavaObject) -> pa.DataType:
-    return arrow_kind(T._parse_datatype_json_string(e.dataType().json()))
+    return arrow_kind(type_of(e))
 
 
 def arrow_kind(kind: T.DataType) -> pa.DataType:

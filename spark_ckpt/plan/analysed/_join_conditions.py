@@ -7,12 +7,21 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from spark_ckpt.execution.java_classes import CATALYST, EXPRESSION_UTILS, OPTION, attribute_id, frame_of, java_class
+from spark_ckpt.execution.java_classes import CATALYST, OPTION, attribute_id, frame_of, items_of, java_class, seq_items
 from spark_ckpt.operators.join_conditions import JoinedSides, Operands, SplitCondition
 from spark_ckpt.operators.join_rules import LEFT, RIGHT, Bound, Times
 from spark_ckpt.plan.analysed._in_arrow import RowColumns, StaysError, Trees
-from spark_ckpt.plan.analysed._nodes import Rows, column_of, expression_class, kind_of, parts_of, relation, type_of
-from spark_ckpt.plan.analysed._udf_plan import NodeCopies, items_of, seq_items
+from spark_ckpt.plan.analysed._nodes import (
+    Rows,
+    column_of,
+    expression_class,
+    expression_of,
+    kind_of,
+    parts_of,
+    relation,
+    type_of,
+)
+from spark_ckpt.plan.analysed._udf_plan import NodeCopies
 from spark_ckpt.state.joins.predicate import Computed, Predicate
 
 JavaObject = Any
@@ -51,7 +60,7 @@ class NodeSides(JoinedSides[Rows]):
         return self._names[side].get(attribute_id(e)) if kind_of(e) == "AttributeReference" else None
 
     def expression(self, column: Column) -> JavaObject:
-        return java_class(EXPRESSION_UTILS).expression(column._jc)
+        return expression_of(column)
 
     def text(self, column: Column, side: int) -> str:
         """Spark leaves out a cast of its own, which tells computed columns apart, too."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.execution.java_classes import OPTION, frame_of, java_class, to_seq
+from spark_ckpt.execution.java_classes import OPTION, frame_of, items_of, java_class, seq_items, to_seq
 from spark_ckpt.execution.lineage import Leaves, Stays
 from spark_ckpt.operators.handlers import lateral_join_refused
 from spark_ckpt.plan.analysed._control_rows import ControlColumns
@@ -31,7 +31,7 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._rules import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._udf_plan import NodeCopies, items_of, seq_items
+from spark_ckpt.plan.analysed._udf_plan import NodeCopies
 
 JavaObject = Any
 

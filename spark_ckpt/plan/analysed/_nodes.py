@@ -18,10 +18,10 @@ from spark_ckpt.execution.java_classes import (
     attribute_id,
     class_name,
     java_class,
+    seq_items,
     to_seq,
     tree_node_tag,
 )
-from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.types import CTL, TAG
 
 SparkDF = Any
@@ -191,6 +191,11 @@ def column_of(expression: JavaObject) -> Column:
     from pyspark.sql.classic.column import Column as ClassicColumn
 
     return ClassicColumn(java_class(EXPRESSION_UTILS).column(expression))
+
+
+def expression_of(column: Column) -> JavaObject:
+    """What ``column`` was made of."""
+    return java_class(EXPRESSION_UTILS).expression(column._jc)
 
 
 def null_of(expression: JavaObject) -> JavaObject:

@@ -10,11 +10,11 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from spark_ckpt.execution.java_classes import OPTION, attribute_id, frame_of, java_class, to_seq
+from spark_ckpt.execution.java_classes import OPTION, attribute_id, frame_of, java_class, seq_items, to_seq
 from spark_ckpt.plan.analysed._nodes import expression_class, kind_of, output_of, relation, resolved
 from spark_ckpt.plan.analysed._rules import folded
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._udf_plan import NodeCopies, seq_items
+from spark_ckpt.plan.analysed._udf_plan import NodeCopies
 from spark_ckpt.plan.analysed.uids import name_below
 
 JavaObject = Any

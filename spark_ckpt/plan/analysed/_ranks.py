@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution.columns import free
-from spark_ckpt.execution.java_classes import attribute_id, frame_of
+from spark_ckpt.execution.java_classes import attribute_id, frame_of, items_of, seq_items
 from spark_ckpt.execution.spark_errors import no_window_function
 from spark_ckpt.operators.key_columns import stored_name
 from spark_ckpt.operators.top_rows import FirstRows, first_rows_of_keys
@@ -35,7 +35,6 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._row_by_row import row_by_row, step
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
 from spark_ckpt.plan.analysed._updates import merged_by
 from spark_ckpt.plan.analysed.ledger_of_expressions import classes_by, says_of
 from spark_ckpt.state.topn.ordering import OrderBy

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution.columns import refuse_reserved
-from spark_ckpt.execution.java_classes import attribute_id, frame_of, java_class, to_seq
+from spark_ckpt.execution.java_classes import attribute_id, frame_of, java_class, seq_items, to_seq
 from spark_ckpt.execution.spark_errors import unsupported
 from spark_ckpt.operators import batch_groups as groups
 from spark_ckpt.operators import functions_with_state as with_state
@@ -39,7 +39,6 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._rules import applied
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.runtime.batch_groups import BY
 from spark_ckpt.types import TAG
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_ckpt.execution.chain import Chain, Recipe, StreamRows
-from spark_ckpt.execution.java_classes import frame_of, to_seq
+from spark_ckpt.execution.java_classes import frame_of, items_of, seq_items, to_seq
 from spark_ckpt.execution.lineage import Leaves, Stays, place_of_rows
 from spark_ckpt.operators.aggregate_kinds import refuse_by_order
 from spark_ckpt.operators.handlers import drawn
@@ -38,7 +38,7 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._rules import refuse_aggregated_stream
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._udf_plan import NodeCopies, for_data_rows, items_of, seq_items
+from spark_ckpt.plan.analysed._udf_plan import NodeCopies, for_data_rows
 from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.stateless import with_control
 

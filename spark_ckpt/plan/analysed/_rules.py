@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_ckpt.execution.java_classes import CATALYST, OPTION, java_class, to_seq
+from spark_ckpt.execution.java_classes import CATALYST, OPTION, java_class, seq_items, to_seq
 from spark_ckpt.execution.spark_errors import unsupported
 from spark_ckpt.plan.analysed._nodes import (
     OWN,
@@ -27,7 +27,6 @@ from spark_ckpt.plan.analysed._nodes import (
     tag_of,
     walk,
 )
-from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.plan.analysed.ledger import How, entry_of
 
 JavaObject = Any

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import types as T
 
 from spark_ckpt.execution.event_time import simple_ms
-from spark_ckpt.execution.java_classes import attribute_id
+from spark_ckpt.execution.java_classes import attribute_id, seq_items
 from spark_ckpt.operators.groups import InSessions
 from spark_ckpt.operators.walks import python_step
 from spark_ckpt.operators.windows import WINDOW_KEYS, Session, session_times
@@ -28,7 +28,6 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._time_windows import inner, with_time
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._udf_plan import seq_items
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.windows import AssignSessions, TakeSessions
 

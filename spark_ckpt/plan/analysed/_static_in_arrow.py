@@ -21,11 +21,11 @@ from pyspark.sql import types as T
 from pyspark.sql.types import StructType
 
 from spark_ckpt.execution.chain import Chain
+from spark_ckpt.execution.java_classes import items_of
 from spark_ckpt.execution.lineage import Leaves, Place, Stays
 from spark_ckpt.expressions.tree import Call, Tree
 from spark_ckpt.plan.analysed._in_arrow import RowColumns, StaysError, Trees, arrow_type
-from spark_ckpt.plan.analysed._nodes import parts_of, walk
-from spark_ckpt.plan.analysed._udf_plan import items_of
+from spark_ckpt.plan.analysed._nodes import analysed, parts_of, walk
 from spark_ckpt.runtime.operations import MARKED, EncloseMarked
 from spark_ckpt.runtime.stateless import arrow_schema, nullable, spark_schema
 from spark_ckpt.runtime.static_join import JoinCarried, JoinColumns, JoinStatic
@@ -205,7 +205,7 @@ _folders: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
 def never_changes(static: SparkDF) -> bool:
     """Whether each batch would read the same rows, as far as that is sure."""
-    return all(map(_same_again, walk(static._jdf.queryExecution().analyzed())))
+    return all(map(_same_again, walk(analysed(static))))
 
 
 def _same_again(node: JavaObject) -> bool:

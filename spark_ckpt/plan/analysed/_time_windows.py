@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution.columns import free
-from spark_ckpt.execution.java_classes import CATALYST, attribute_id, java_class
+from spark_ckpt.execution.java_classes import CATALYST, attribute_id, items_of, java_class, seq_items
 from spark_ckpt.execution.lineage import WatermarkNode
 from spark_ckpt.execution.refused_types import WITHOUT_ARROW, has_type
 from spark_ckpt.operators import handlers
@@ -33,7 +33,6 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
 from spark_ckpt.runtime.windows import AssignWindows, TakeStarts, WindowSize
 
 JavaObject = Any

@@ -13,7 +13,17 @@ from typing import Any
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import types as T
 
-from spark_ckpt.execution.java_classes import CATALYST, OPTION, frame_of, is_a, java_class, java_package, to_seq
+from spark_ckpt.execution.java_classes import (
+    CATALYST,
+    OPTION,
+    frame_of,
+    is_a,
+    items_of,
+    java_class,
+    java_package,
+    to_seq,
+)
+from spark_ckpt.plan.analysed._nodes import analysed, type_of
 from spark_ckpt.runtime.udf_rows import CHAINED_KINDS, KINDS, PANDAS_KINDS, DataRowsOnly
 from spark_ckpt.types import CTL
 
@@ -77,7 +87,7 @@ class PlanRewriter(NodeCopies):
 
     def __init__(self, before: SparkDF, pattern: str) -> None:
         super().__init__(before.sparkSession)
-        self._stop = before._jdf.queryExecution().analyzed()
+        self._stop = analysed(before)
         self._catalyst = java_package(CATALYST)
         self._pattern = getattr(self._catalyst.trees.TreePattern, pattern)()
 
@@ -87,7 +97,7 @@ class PlanRewriter(NodeCopies):
 
     def frame(self, after: SparkDF) -> SparkDF:
         """What the operation made, as it should be."""
-        plan = after._jdf.queryExecution().analyzed()
+        plan = analysed(after)
         new = self.plan(plan)
         return after if new is plan else frame_of(new, self._spark)
 
@@ -159,7 +169,7 @@ class _Rewriter(PlanRewriter):
 
     def _not_null(self, arg: JavaObject, flag: JavaObject) -> JavaObject:
         """pandas has no null among integers: one in a control row would make floats of the data rows."""
-        if not isinstance(_data_type(arg), _NULL_CHANGES_TYPE):
+        if not isinstance(type_of(arg), _NULL_CHANGES_TYPE):
             return arg
         if is_a(arg, f"{CATALYST}.expressions.NamedArgumentExpression"):
             return arg.withNewChildren(to_seq([self._not_null(items_of(arg.children())[0], flag)]))
@@ -167,7 +177,7 @@ class _Rewriter(PlanRewriter):
         return self._catalyst.expressions.If(flag, default, arg)
 
     def _python_function(self, commands: tuple[bytes, ...], udf: JavaObject, parts: list[JavaObject]) -> JavaObject:
-        return_type = _data_type(udf)
+        return_type = type_of(udf)
         wrapped = DataRowsOnly(commands, udf.evalType(), return_type)
         command = CloudPickleSerializer().dumps((wrapped, return_type))
         func, broadcasts = udf.func(), self._jvm.java.util.ArrayList()
@@ -187,19 +197,5 @@ class _Rewriter(PlanRewriter):
         return bytes(udf.func().command().toArray(self._jvm.scala.reflect.ClassTag.Byte()))
 
 
-def seq_items(found: JavaObject) -> list[Any]:
-    """The elements of a Scala ``Seq``."""
-    return [found.apply(place) for place in range(found.size())]
-
-
-def items_of(found: JavaObject) -> list[Any]:
-    """The elements of a Scala collection or iterator."""
-    return seq_items(found.toSeq())
-
-
 def _same(done: list[Any], before: list[Any]) -> bool:
     return all(new is old for new, old in zip(done, before, strict=True))
-
-
-def _data_type(expression: JavaObject) -> T.DataType:
-    return T._parse_datatype_json_string(expression.dataType().json())

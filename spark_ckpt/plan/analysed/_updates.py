@@ -6,11 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.execution.java_classes import attribute_id
+from spark_ckpt.execution.java_classes import attribute_id, items_of, seq_items
 from spark_ckpt.operators.key_columns import is_key
 from spark_ckpt.operators.own_operators import are_updates
 from spark_ckpt.plan.analysed._nodes import Rows, kind_of, text_of
-from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
 
 JavaObject = Any
 

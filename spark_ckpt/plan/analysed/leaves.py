@@ -14,10 +14,9 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_ckpt.execution.chain import Recipe, StreamRows
-from spark_ckpt.execution.java_classes import CATALYST, OPTION, frame_of, java_class, to_seq
+from spark_ckpt.execution.java_classes import CATALYST, OPTION, frame_of, java_class, seq_items, to_seq
 from spark_ckpt.execution.lineage import Lineage
 from spark_ckpt.plan.analysed._nodes import analysed, java_type, kind_of, new_attributes, relation, tag, tag_of
-from spark_ckpt.plan.analysed._udf_plan import seq_items
 
 SparkDF = Any
 JavaObject = Any

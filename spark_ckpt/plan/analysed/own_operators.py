@@ -13,7 +13,7 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StructType
 from pyspark.util import PythonEvalType
 
-from spark_ckpt.execution.java_classes import attribute_id, frame_of
+from spark_ckpt.execution.java_classes import attribute_id, frame_of, items_of, seq_items
 from spark_ckpt.operators.own_operators import Groups, OwnOperator
 from spark_ckpt.plan.analysed._nodes import (
     OWN,
@@ -31,7 +31,6 @@ from spark_ckpt.plan.analysed._nodes import (
 from spark_ckpt.plan.analysed._readers import function_of
 from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed._udf_plan import items_of, seq_items
 
 SparkDF = Any
 JavaObject = Any

@@ -27,7 +27,10 @@ from pyspark.sql.types import StructType
 import spark_ckpt
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.plan.front_door import front_door
+from tests.how_many import some
 from tests.spark import (
+    changing_models,
+    changing_queries,
     test_distinct,
     test_drop_in_calls,
     test_event_time,
@@ -40,6 +43,7 @@ from tests.spark import (
     test_transform_with_state,
     test_windows,
 )
+from tests.spark.changing_cells import Cell, covering, tried
 from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
 
 Query = Callable[..., Any]
@@ -441,7 +445,26 @@ def _starts(spark: SparkSession) -> None:
             assert one.getCondition() == other.getCondition(), (name, one, other)
 
 
+def _changed(cell: Cell) -> Callable[[SparkSession], None]:
+    """A job that changes, as in test_changes_generated.py."""
+
+    def check_it(spark: SparkSession) -> None:
+        partitions = spark.conf.get("spark.sql.shuffle.partitions")
+        with TemporaryDirectory() as folder:
+            wrong, refusals = tried(spark, Path(folder) / "cell", cell)
+        spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        assert not wrong, (wrong, refusals)
+
+    return check_it
+
+
+CHANGED = Cell(
+    {"totals": "a processor", "windows": "merged keys", "function": "a field has another name"},
+    "sources in another order", "down", "empty", "update", 1,
+)  # fmt: skip
 CHECKS = {
+    "a job that changes": _changed(CHANGED),
+    **{f"changes {cell.seed}": _changed(cell) for cell in covering(max(0, some(1) - 1))},
     "starts": _starts,
     "no event time": _no_time,
 }  # fmt: skip
@@ -449,7 +472,7 @@ CHECKS = {
 
 
 def main(folder: str, *names: str) -> int:
-    for module in (test_transform_with_state, sys.modules[__name__]):
+    for module in (test_transform_with_state, changing_models, changing_queries, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)
     builder = SparkSession.builder.remote("local[2]")
     for key, value in {**CONFS, "spark.ckpt.cache.dir": f"{folder}/cache", "spark.ckpt.dir": f"{folder}/jobs"}.items():

@@ -14,6 +14,7 @@ from typing import Any
 from spark_ckpt.config_values import (
     CLASS,
     DURATION,
+    ENDS,
     FLAG,
     NAME,
     PATH,
@@ -164,6 +165,14 @@ class JobConfig:
         'Where sources go on, by uid, instead of where the checkpoint has them: `{"orders": "latest"}`, `earliest`, '
         "`none` (where its options say), or an offset as `spark-ckpt describe` shows it. [Done once](changing-a-job.md"
         "#sources-that-begin-elsewhere): leave it beside the query.",
+        "none",
+    )
+    ending_at: Mapping[str, Any] | None = _key(
+        "endingAt",
+        ENDS,
+        None,
+        'Where the run ends, by uid: `{"orders": {"orders": {"0": 42}}}`, an offset as `spark-ckpt describe` shows it, '
+        "or a time with a zone. Its final checkpoint is [exactly there](changing-a-job.md#a-cut-at-a-position).",
         "none",
     )
     allow_non_restored_state: bool = _key(

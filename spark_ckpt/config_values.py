@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -208,6 +209,24 @@ def _parse_positions(text: str) -> dict[str, Any]:
     return found
 
 
+def _parse_ends(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not found or not all(isinstance(v, dict) or _is_time(v) for v in found.values()):
+        raise ValueError("JSON of a source's uid and an offset of it, or a time with a zone as 2026-01-31T00:00:00Z")
+    return found
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        return datetime.fromisoformat(str(value).strip().replace("Z", "+00:00")).tzinfo is not None
+    except ValueError:
+        return False
+
+
+ENDS = Kind("JSON", _parse_ends, json.dumps)
 POSITIONS = Kind("JSON", _parse_positions, json.dumps)
 DURATION = Kind("duration", parse_duration_ms, lambda ms: f"{ms}ms")
 POSITIVE_DURATION = at_least(DURATION, 1)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.execution._memory_table import make_table, with_folder
-from spark_ckpt.execution._source_starts import check_starting_from, find_offset
+from spark_ckpt.execution._source_starts import check_starting_from, find_ends, find_offset
 from spark_ckpt.execution._spark_location import (
     as_spark_writes,
     event_time_rule,
@@ -48,7 +48,6 @@ from spark_ckpt.jobs.batch_reports import remember_run
 from spark_ckpt.jobs.delivering import Deliverer
 from spark_ckpt.jobs.ending import watch_end
 from spark_ckpt.jobs.heartbeat import FirstBeats
-from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spark_folder import SparkFolder, one_spelling
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir, with_job_storage
 from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks, dry_run
@@ -220,9 +219,11 @@ def start_query(request: StartRequest) -> Running:
     asked = _Asked.of(request)
     plan = asked.plan(request.df._arrow_schema())
     _tell_uids(asked.job, asked.uids)
+    bounded = "availableNow" in request.trigger
+    ends = find_ends(asked.sources, asked.config, asked.job, bounded)
     _make_way(asked.spark, request.query_name, asked.job)
     with FirstBeats() as beats:
-        run = begin(plan, beats.on_claim)
+        run = replace(begin(plan, beats.on_claim), ends=ends)
         _tell_restored(run, plan.location)
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in asked.job)}_{run.generation}"
         df, operations = _rows(asked, request, run, plan.spark_folder(run.location), format_name)
@@ -241,7 +242,7 @@ def start_query(request: StartRequest) -> Running:
     remember_run(name, run, str(query.runId))
     if deliverer is not None:
         deliverer.start(query, thread_of(asked.spark))
-    watch_end(query, JobRecords(run.url, asked.config), run.generation, run.drained, lambda: error_of(query, deliverer))
+    watch_end(query, run, lambda: error_of(query, deliverer))
     make_table(asked.spark, name, asked.sinks[0], request.df.schema)
     within_s = max((finds_within_s(source.inner, source.options) for source in asked.sources), default=0.0)
     return Running(query, run, asked.sinks, deliverer, within_s)

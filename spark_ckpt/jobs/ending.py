@@ -15,7 +15,8 @@ from typing import Any
 from spark_ckpt import clock, errors
 from spark_ckpt.errors import CkptError
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.protocol.records import EndedRecord
+from spark_ckpt.jobs.spec import RunSpec
+from spark_ckpt.protocol.records import FINAL, EndedRecord
 from spark_ckpt.protocol.recovery import GoOn, RestoreFrom
 from spark_ckpt.protocol.startup import Started
 
@@ -53,24 +54,24 @@ def drained_before(job: str, started: Started) -> int | None:
     return newest.checkpoint
 
 
-def watch_end(
-    query: Any, records: JobRecords, generation: int, drained: int | None, error: Callable[[], Exception | None]
-) -> None:
-    """Stop ``query`` once the checkpoint that drains it is committed (``drained``: known at the start), and note how it
-    ended, with ``error()``. A process that exits right behind its query may have noted that before
-    (:mod:`spark_ckpt.api.query`)."""
+def watch_end(query: Any, run: RunSpec, error: Callable[[], Exception | None]) -> None:
+    """Stop ``query`` once the checkpoint that drains it is committed, or the final one of a run whose sources have
+    ends, and note how it ended, with ``error()``. A process that exits right behind its query may have noted that
+    before (:mod:`spark_ckpt.api.query`)."""
+    records = JobRecords(run.url, run.config)
 
     def watch() -> None:
-        _end_when_drained(query, records, drained)
+        _end_when_drained(query, records, run.drained, run.generation if run.ends else None)
         try:
-            note_end(records, generation, error())
+            note_end(records, run.generation, error())
         except Exception as gone:  # noqa: BLE001 - the JVM or the server has gone, and knows nothing any more
             _log.debug("how the query ended is not known: %s", gone)
 
     threading.Thread(target=watch, name="spark-ckpt-end", daemon=True).start()
 
 
-def _end_when_drained(query: Any, records: JobRecords, drained: int | None) -> None:
+def _end_when_drained(query: Any, records: JobRecords, drained: int | None, bounded: int | None) -> None:
+    """``drained``: known at the start. ``bounded``: the generation whose final checkpoint ends the query, too."""
     pause = threading.Event()
     try:
         if drained is not None:
@@ -83,9 +84,18 @@ def _end_when_drained(query: Any, records: JobRecords, drained: int | None) -> N
             if drain is not None and records.newest_committed() >= drain:
                 query.stop()
                 return
+            if bounded is not None and _is_final(records, bounded):
+                query.stop()
+                return
             pause.wait(_LOOK_S)
     except Exception as error:  # noqa: BLE001 - Spark and Spark Connect raise errors of many kinds when they end
         _log.debug("the end of a drain is not looked for any more: %s", error)
+
+
+def _is_final(records: JobRecords, generation: int) -> bool:
+    """Whether the newest committed checkpoint is the final one of ``generation``."""
+    newest = records.completion(records.newest_committed())
+    return newest is not None and newest.kind == FINAL and newest.generation == generation
 
 
 def drain_of(progress: Mapping[str, Any] | None) -> int | None:

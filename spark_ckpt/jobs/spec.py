@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -92,6 +92,8 @@ class RunSpec:
     """The triggers that earlier generations left open (None: nobody looked)."""
     location: str = field(default="", repr=False)
     """Spark's own, as records have it."""
+    ends: Mapping[str, Any] = field(default_factory=dict)
+    """Where sources end in this run, by uid."""
 
     @property
     def identity(self) -> str:

@@ -46,7 +46,7 @@ _NO_DRAIN = "Spark itself reads this stream and goes on reading, so it cannot be
 def lead(role: SourceRole, view: SourceView, start: SourceOffset, at: Position, now_ms: int) -> Led:
     """Driver, first source: whether a barrier or a cancel marker goes into the next offset."""
     view, lost = yield from _lost(role, view, start, now_ms)
-    if at.drained or _too_long(role, view, start, now_ms):
+    if (at.drained and role.available_now) or _too_long(role, view, start, now_ms):
         # What is drained may be asked for the last time. And what completed meanwhile must not be given up.
         view = yield from look(role, view, start, now_ms, fresh=True)
     overdue = _too_long(role, view, start, now_ms)
@@ -117,9 +117,10 @@ def _ask(role: SourceRole, view: SourceView, at: Position, now_ms: int, fresh: b
     """What others ask for, and who of them is drained. A request that was taken up before is dropped, not taken again;
     one whose time is over is withdrawn.
     """
-    if at.drained and not view.drained >= role.others:
+    look_now = fresh or due(view.asked_ms, now_ms, role.poll_ms)
+    if at.drained and not view.drained >= role.others and (look_now or role.available_now):
         view = replace(view, drained=(yield ReadDrained(role.generation)))
-    if not (fresh or due(view.asked_ms, now_ms, role.poll_ms)):
+    if not look_now:
         return view
     asked: tuple[ManualRequest, ...] = yield ReadRequests()
     kept: list[ManualRequest] = []

@@ -10,10 +10,12 @@ leaves a trigger that nobody injected: its id is not used again, and the next st
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
+from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.protocol._source_lead import lead
 from spark_ckpt.protocol.records import FINAL, TriggerRecord
 from spark_ckpt.protocol.source_offset import PendingTrigger, SourceOffset
@@ -73,8 +75,19 @@ def _position(role: SourceRole, view: SourceView, start: SourceOffset) -> Genera
     if not (frozen or start.ended):
         read = yield AskInner(start.inner)
     still = read.inner == start.inner
-    drained = role.available_now and still and not frozen
-    return Position(read.inner, start.ended or (still and read.finished), frozen, drained, read.injected)
+    drained, ended = not frozen and role.arrived(read.inner, still), start.ended or (still and read.finished)
+    if role.end is not None and still and not (frozen or drained) and (role.available_now or ended):
+        raise InvalidInputError(_short_of(role, read.inner))
+    return Position(read.inner, ended, frozen, drained, read.injected)
+
+
+def _short_of(role: SourceRole, inner: Any) -> str:
+    """Where nothing comes any more: a checkpoint anywhere else would not be the one that was asked for."""
+    return (
+        f"source {role.source!r} has nothing behind {json.dumps(inner)}, and spark.ckpt.endingAt says "
+        f"{json.dumps(role.end)}: expected rows up to there. Start the query again when they are there, or without "
+        "availableNow: then it waits for them. Nothing is lost"
+    )
 
 
 def _turns(
@@ -123,7 +136,8 @@ def _early(role: SourceRole, view: SourceView, start: SourceOffset, at: Position
         return True
     if role.last and at.injected > view.injected:
         return False
-    return not (at.drained or view.behind or due(view.followed_ms, now_ms, role.poll_ms))
+    last_call = at.drained and role.available_now
+    return not (last_call or view.behind or due(view.followed_ms, now_ms, role.poll_ms))
 
 
 def take_up(triggers: Iterable[TriggerRecord], generation: int, drained: bool) -> TriggerRecord | None:

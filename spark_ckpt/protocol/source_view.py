@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,7 +27,8 @@ class SourceRole:
     ``idle_ms``: a source that nothing comes from for so long is idle (None: none is). ``closes_windows``: windows end
     at the end of the input. ``can_drain``: rows stop coming when the sources stand still. ``last``: it injects a
     checkpoint only when all others have (its rows have no epochs, see :data:`spark_ckpt.types.BEFORE_BARRIERS`).
-    ``marks_reads``: its offsets say whether the inner source moved.
+    ``marks_reads``: its offsets say whether the inner source moved. ``end``: where the source is to end in this run, in
+    its own terms: it never passes it.
     """
 
     source: str
@@ -48,6 +49,13 @@ class SourceRole:
     can_drain: bool = True
     last: bool = False
     marks_reads: bool = False
+    end: Mapping[str, Any] | None = None
+
+    def arrived(self, inner: Any, still: bool) -> bool:
+        """Whether the source, which stands at ``inner``, is where it is to end; ``still``: nothing new is there."""
+        if self.end is not None:
+            return all(inner.get(name) == value for name, value in self.end.items())
+        return self.available_now and still
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,10 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceSt
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from spark_ckpt.clock import now_ms
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.sources._convert import arrow_schema, records_to_batches
+from spark_ckpt.sources._ends import time_ms
 from spark_ckpt.sources._simple import SimpleAdapter
 from spark_ckpt.sources.ddl import parse_ddl
 
@@ -67,6 +69,7 @@ class InnerReader:
         self._zero_arguments = not inspect.signature(self._reader.latestOffset).parameters
         self._pin_next = False
         self._pinned: Offset | None = None
+        self._end: Offset | None = None
 
     def initial(self) -> Offset:
         """Where a fresh job begins. Not called when the job goes on or is restored."""
@@ -97,6 +100,41 @@ class InnerReader:
         self.latest(asked, False)  # raises for what is none
         return asked
 
+    def ending_at(self, asked: str | Offset) -> Offset:
+        """What an offset has that stands at ``asked``, an offset or a time of ISO 8601 with a zone. Driver, at a start
+        that asks.
+
+        Optional ``ending_at(asked)`` of the user's reader, which returns None for what it leaves to this method, beside
+        ``clipped``. Raises ``ConfigError`` for a source without ``clipped``, and for what is no place in it.
+        """
+        if not callable(getattr(self._user_reader, "clipped", None)):
+            raise ConfigError(
+                f"endingAt: source '{self._name}' cannot end at a position, as its reader has no method clipped(start, "
+                "found, end); see docs/writing-a-source.md"
+            )
+        own, time = getattr(self._user_reader, "ending_at", None), time_ms(asked)
+        if time is not None and time > now_ms():
+            raise ConfigError(
+                f"endingAt: expected a time that is over, as records of it may still come, found {asked}; start "
+                "the query when it is over"
+            )
+        try:
+            found = own(asked) if callable(own) else None
+            if found is None and isinstance(asked, str):
+                raise ValueError(asked)
+            end = _offset(asked if found is None else found, "ending_at")
+            self._user_reader.clipped(end, end, end)  # raises for what is none
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"endingAt: expected an offset of source '{self._name}', such as `spark-ckpt describe` shows, or a "
+                f"time, if the source knows its records' times; found {json.dumps(asked)}"
+            ) from error
+        return end
+
+    def end_at(self, end: Offset) -> None:
+        """:meth:`latest` never passes ``end``, which :meth:`ending_at` found."""
+        self._end = end
+
     def latest(self, start: Offset, limit_all: bool) -> Offset:
         """The end of the next batch that begins at ``start``; ``start`` itself when nothing is new.
 
@@ -108,7 +146,20 @@ class InnerReader:
         offset = self._latest(start, limit_all or self._pin_next)
         if self._pin_next:
             self._pinned = offset
-        return start if offset is None else offset
+        found = start if offset is None else offset
+        return found if self._end is None else self._clipped(start, found, self._end)
+
+    def _clipped(self, start: Offset, found: Offset, end: Offset) -> Offset:
+        """The earlier of ``found`` and ``end``. ``clipped`` of the user's reader; an error where the source, at
+        ``start``, is behind the end already."""
+        clipped = self._user_reader.clipped(start, found, end)
+        if clipped is None:
+            raise InvalidInputError(
+                f"source '{self._name}' has read up to {json.dumps(start)}, beyond {json.dumps(end)}, where "
+                "spark.ckpt.endingAt says to end: restore an earlier checkpoint or savepoint at an empty location, or "
+                "name a later end"
+            )
+        return _offset(clipped, "clipped")
 
     def splits(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The splits of the batch from ``start`` to ``end``, in the source's order; none for an empty range.

@@ -20,6 +20,7 @@ from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.sources._bad_records import FAIL, SKIP, Bad, BadRecords, MalformedFileError, OtherHeader, Unread
 from spark_ckpt.sources._convert import arrow_schema, pieces
+from spark_ckpt.sources._ends import earlier
 from spark_ckpt.sources._file_listing import ChangePolicy, FileEntry, InputFolder
 from spark_ckpt.sources._file_modes import check_rules, rules_of, with_mode
 from spark_ckpt.sources._file_options import CSV_OPTIONS, OPTIONS, PARQUET_OPTIONS
@@ -239,6 +240,12 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):
             return Position(len(known)).offset()
         return next_position(at, known, self._limits, self._cut).offset()
+
+    def ending_at(self, asked: str | dict[str, Any]) -> dict[str, Any] | None:
+        return Position.of(asked).offset() if isinstance(asked, dict) else None
+
+    def clipped(self, start: dict[str, Any], found: dict[str, Any], end: dict[str, Any]) -> dict[str, Any] | None:
+        return earlier(lambda offset: (Position.of(offset).file, Position.of(offset).row), start, found, end)
 
     def prepareForTriggerAvailableNow(self) -> None:
         log = self._known()

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from spark_ckpt.clock import now_ms
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sources._ends import earlier
 from spark_ckpt.sources._numbers import NumbersReader, NumbersSource
 from spark_ckpt.sources._options import Option, positive, whole_seconds
 
@@ -45,6 +46,12 @@ class RateReader(NumbersReader):
         at = _second(start)
         until_ms = now_ms() if self._pinned_ms is None else self._pinned_ms
         return {**start, "second": max(at, (until_ms - start["startTime"]) // 1000)}
+
+    def ending_at(self, asked: str | dict[str, Any]) -> dict[str, Any] | None:
+        return {"second": int(asked["second"])} if isinstance(asked, dict) else None
+
+    def clipped(self, start: dict[str, Any], found: dict[str, Any], end: dict[str, Any]) -> dict[str, Any] | None:
+        return earlier(lambda offset: int(offset["second"]), start, found, end)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._pinned_ms = now_ms()

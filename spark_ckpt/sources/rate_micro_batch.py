@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
+from spark_ckpt.sources._ends import earlier, time_ms
 from spark_ckpt.sources._numbers import NumbersReader, NumbersSource
 from spark_ckpt.sources._options import natural, positive
 
@@ -49,6 +50,17 @@ class RateMicroBatchReader(NumbersReader):
         if not isinstance(limit, ReadAllAvailable) or not bounds:
             bounds.append(at + getattr(limit, "max_rows", self._options["rowsPerBatch"]))
         return {"value": max(at, min(bounds))}
+
+    def ending_at(self, asked: str | dict[str, Any]) -> dict[str, Any] | None:
+        """Of a time, in front of the first batch of that time or later."""
+        time, o = time_ms(asked), self._options
+        if time is None:
+            return None
+        batches = -(-max(0, time - o["startTimestamp"]) // max(1, o["advanceMillisPerBatch"]))
+        return {"value": batches * o["rowsPerBatch"]}
+
+    def clipped(self, start: dict[str, Any], found: dict[str, Any], end: dict[str, Any]) -> dict[str, Any] | None:
+        return earlier(self.value_at, start, found, end)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """All of ``numRows`` is there; of an endless stream, one batch is."""

@@ -9,7 +9,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError
+from spark_ckpt.errors import CheckpointFailedError, CorruptStorageError, InvalidInputError
 from spark_ckpt.protocol.coordinator import TriggerPolicy, WaitReason
 from spark_ckpt.protocol.events import NO_STREAM, Barrier, Cancel, Completed, Finished, SourceAck
 from spark_ckpt.protocol.records import FINAL, SAVEPOINT, AbortedRecord, TriggerRecord
@@ -469,6 +469,65 @@ def test_a_follower_that_is_drained_says_so_once_and_asks_for_one_batch_more():
     assert b.did.count("AnnounceDrained 2 b") == 1
     later = Source(replace(FOLLOWER, available_now=True, generation=3), end)
     assert later.next(100_000).drained == 3
+
+
+# --- an end that is asked for ----------------------------------------------------------------------------------------
+
+AT = replace(START, inner={"at": 5, "more": 1})
+
+
+def test_the_final_checkpoint_comes_when_all_sources_stand_where_they_are_to_end():
+    for available_now in (True, False):
+        a = Source(replace(LEADER, end={"at": 7}, available_now=available_now, others=frozenset({"b"})), AT)
+        b = Source(replace(FOLLOWER, end={"at": 6}, available_now=available_now), AT)
+        a.inner, b.inner = {"at": 7, "more": 2}, {"at": 6, "more": 1}
+        end = a.next(100_000)
+        assert (end.inner, end.barrier) == (a.inner, None), "the other one has not come to its end"
+        b.triggers = a.triggers
+        assert b.next(100_000).drained == 2
+        assert b.did[-1] == "AnnounceDrained 2 b"
+        a.drained = {"b"}
+        end = a.next(100_600)
+        assert (end.inner, end.barrier, a.did[-1]) == (a.inner, 4, f"CreateTrigger 4 {FINAL}")
+        assert (b.next(100_601).barrier, b.start.inner) == (4, b.inner)
+        a.completed = 4
+        a.next(100_700)
+        a.next(111_000)
+        assert not a.moved
+        assert a.view.waiting.why is WaitReason.FINISHED, "nothing follows the final one"
+
+
+def test_no_final_checkpoint_ahead_of_the_end_that_is_asked_for():
+    a, b = (Source(replace(role, end={"at": 7}), AT) for role in (LEADER, FOLLOWER))
+    b.triggers = [trigger(4, FINAL)]
+    for source in (a, b):
+        source.inner = {"at": 6, "more": 1}
+        source.next(100_000)
+        assert source.next(100_501).barrier is None, "what is missing may come"
+    assert a.next(101_000).barrier == 4
+    assert a.triggers[-1].kind == "checkpoint"
+
+
+def test_a_run_that_cannot_come_to_its_end_fails_and_takes_no_checkpoint_elsewhere():
+    for source in (
+        Source(replace(LEADER, end={"at": 7}, available_now=True), AT),
+        Source(replace(LEADER, end={"at": 7}), replace(AT, ended=True)),
+        Source(replace(FOLLOWER, end={"at": 7}, available_now=True), AT),
+    ):
+        with pytest.raises(InvalidInputError, match=r'nothing behind .*"at": 5.*endingAt says .*"at": 7'):
+            source.next(100_000)
+        assert source.triggers == []
+
+
+def test_a_source_that_waits_at_its_end_reads_storage_now_and_then():
+    a = Source(replace(LEADER, end={"at": 5}, others=frozenset({"b"})), AT)
+    a._ReadDrained = lambda step: a.did.append("ReadDrained") or frozenset()
+    b = Source(replace(FOLLOWER, end={"at": 5}), AT)
+    b._ReadOpenTriggers = lambda step: b.did.append("ReadOpenTriggers") or ()
+    for now_ms in range(100_000, 101_000, 10):
+        a.next(now_ms)
+        b.next(now_ms)
+    assert a.did.count("ReadDrained") == b.did.count("ReadOpenTriggers") == 2
 
 
 def test_a_stream_is_never_drained():

@@ -1,8 +1,9 @@
-"""Where a source begins that ``startingFrom`` sends elsewhere: what the words mean, and what is no offset."""
+"""Where a source begins that ``startingFrom`` sends elsewhere, and where it ends that ``endingAt`` stops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from deltalake import write_deltalake
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from spark_ckpt.errors import ConfigError
+from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.sources.base import InnerReader, Offset, open_source
 from spark_ckpt.testing.source_harness import batches, read
 from tests.sinks.sql_harness import run
@@ -57,6 +58,17 @@ class Table(Files):
     def opened(self) -> InnerReader:
         options = {"url": self.url, "table": "t", "offsetColumn": "id", "settleDelay": "0s", "startingOffset": "2"}
         made = open_source("sql", options, None, self.job)
+        return made.reader(made.schema())
+
+
+class Numbers(Files):
+    """Twelve numbers, four a batch; a batch takes a second of event time."""
+
+    def add(self, number: int) -> None:
+        pass
+
+    def opened(self) -> InnerReader:
+        made = open_source("rate-micro-batch", {"numRows": "12", "rowsPerBatch": "4"}, None, self.job)
         return made.reader(made.schema())
 
 
@@ -110,3 +122,80 @@ def test_the_words_and_an_offset_mean_the_same_of_every_source(kind: Callable[[P
     assert source.opened().starting_from(found["latest"]) == found["latest"]
     with pytest.raises(ConfigError, match=r"startingFrom: expected an offset of source '.*found \{.nothing.: 1\}"):
         source.opened().starting_from({"nothing": 1})
+
+
+def values(reader: InnerReader, start: Offset) -> list[Any]:
+    ranges = [(start, end) for start, end in batches(reader, start)]
+    return sorted(row[-1] for a, b in ranges for split in reader.splits(a, b) for row in read(reader, split))
+
+
+@pytest.mark.parametrize("everything", [True, False])
+@pytest.mark.parametrize("kind", [Files, Delta, Table, Numbers])
+def test_a_source_reads_up_to_its_end_and_no_further_and_goes_on_from_there(
+    kind: Callable[[Path], Files], tmp_path: Path, everything: bool
+) -> None:
+    source = kind(tmp_path)
+    source.add(0)
+    source.add(1)
+    begin = source.opened().starting_from("earliest")
+    wanted = {"value": 6} if kind is Numbers else source.opened().latest(begin, True)
+    end = source.opened().ending_at(wanted)
+    for number in (2, 3, 4):
+        source.add(number)
+    bounded = source.opened()
+    bounded.end_at(end)
+    if everything:
+        bounded.prepare_available_now()
+        there = bounded.latest(begin, True)
+    else:
+        there = begin
+        while (found := bounded.latest(there, False)) != there:
+            there = found
+    assert {**there, **end} == there, "it stands exactly at its end"
+    first, second = values_between(source.opened(), begin, there), values(source.opened(), there)
+    assert first == list(range(6 if kind is Numbers else 2))
+    assert second == list(range(6, 12)) if kind is Numbers else second == [2, 3, 4]
+    beyond = source.opened()
+    beyond.end_at(end)
+    far = source.opened().latest(there, True)
+    with pytest.raises(InvalidInputError, match=r"has read up to .* beyond .* where spark\.ckpt\.endingAt says"):
+        beyond.latest(far, True)
+
+
+def values_between(reader: InnerReader, start: Offset, end: Offset) -> list[Any]:
+    return sorted(row[-1] for split in reader.splits(start, end) for row in read(reader, split))
+
+
+@pytest.mark.parametrize("kind", [Files, Delta, Table, Numbers])
+def test_what_is_no_end_is_refused_by_name(kind: Callable[[Path], Files], tmp_path: Path) -> None:
+    source = kind(tmp_path)
+    source.add(0)
+    source.add(1)
+    with pytest.raises(ConfigError, match=r"endingAt: expected an offset of source '.*found \{.nothing.: 1\}"):
+        source.opened().ending_at({"nothing": 1})
+    with pytest.raises(ConfigError, match="expected a time that is over"):
+        source.opened().ending_at("2999-01-01T00:00:00Z")
+
+
+def test_a_time_is_the_place_in_front_of_the_first_rows_of_that_time_or_later(tmp_path: Path) -> None:
+    (tmp_path / "n").mkdir()
+    numbers = Numbers(tmp_path / "n")
+    for time, value in (("01.000Z", 4), ("01.001Z", 8), ("00Z", 0), ("00.5+00:00", 4)):
+        assert numbers.opened().ending_at(f"1970-01-01T00:00:{time}") == {"value": value}
+    (tmp_path / "d").mkdir()
+    table = Delta(tmp_path / "d")
+    for number in (0, 1):
+        table.add(number)
+    assert table.opened().ending_at("2001-01-01T00:00:00Z") == {"version": 0, "index": 0}
+    assert table.opened().ending_at(datetime.now(timezone.utc).isoformat(timespec="milliseconds")) == {
+        "version": 2,
+        "index": 0,
+    }
+    (tmp_path / "f").mkdir()
+    with pytest.raises(ConfigError, match=r"source 'files'.* or a time, if the source knows its records' times"):
+        Files(tmp_path / "f").opened().ending_at("2001-01-01T00:00:00Z")
+
+
+def test_a_source_that_cannot_stop_at_an_offset_says_what_it_lacks(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"its reader has no method clipped\(start, found, end\)"):
+        Own(tmp_path).opened().ending_at({"at": 1})

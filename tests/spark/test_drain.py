@@ -11,9 +11,13 @@ from typing import Any
 import pandas as pd
 import pytest
 from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.state import GroupState
 
 import spark_ckpt
+from spark_ckpt import agg
+from spark_ckpt.errors import ConfigError
+from spark_ckpt.protocol.records import FINAL
 from tests.spark.conftest import DEADLINE_S, Input, Job
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -135,3 +139,48 @@ def test_a_source_that_has_ended_counts_as_arrived_after_restarts_restores_and_i
     assert job.rows() == [("k", 6, END_MS)]
     ended = query.job.completed()[-1].sources["rate-1"]
     assert ended["ended"]
+
+
+def test_a_run_ends_with_a_checkpoint_exactly_where_it_is_told_to_end(ckpt: Any, new_input: NewInput, job: Job) -> None:
+    left, right = new_input("left", "k string, v long"), new_input("right", "k string, v long")
+    for v in (1, 10, 100, 1000):
+        left.add(("a", v))
+    for v in (3, 30, 300):
+        right.add(("b", v))
+
+    def totals() -> Any:
+        rows = left.stream(ckpt, uid="left").union(right.stream(ckpt, uid="right"))
+        return rows.groupBy("k").aggregate(total=agg.sum("v")).uid("totals")
+
+    def ends(left_files: int, right_files: int) -> dict[str, Any]:
+        return {"left": {"file": left_files}, "right": {"file": right_files}}
+
+    def cut() -> tuple[str, dict[str, int]]:
+        done = spark_ckpt.job(ckpt.config().dir, "job").completed()[-1]
+        return done.kind, {uid: at["inner"]["file"] for uid, at in done.sources.items()}
+
+    job.run(totals(), "k", endingAt=ends(2, 1))
+    assert cut() == (FINAL, {"left": 2, "right": 1})
+    assert job.rows() == [("a", 11), ("b", 3)]
+
+    # Without availableNow it waits for what is not there yet, and ends by itself.
+    query = job.start(totals(), "k", now=False, endingAt=ends(5, 2))
+    left.add(("a", 10_000))
+    left.add(("a", 100_000))
+    assert query.awaitTermination(DEADLINE_S), "the query did not come to its end"
+    assert cut() == (FINAL, {"left": 5, "right": 2})
+    assert job.rows() == [("a", 11_111), ("b", 33)]
+
+    query = job.start(totals(), "k", endingAt=ends(7, 3))
+    with pytest.raises(StreamingQueryException, match=r"source 'left' has nothing behind .*expected rows up to there"):
+        query.awaitTermination(DEADLINE_S)
+    query = job.start(totals(), "k", endingAt=ends(1, 3))
+    with pytest.raises(StreamingQueryException, match=r"beyond .*: restore an earlier checkpoint or savepoint"):
+        query.awaitTermination(DEADLINE_S)
+    assert cut()[0] != FINAL or cut()[1] == {"left": 5, "right": 2}, "none is taken elsewhere"
+    with pytest.raises(ConfigError, match=r"expected an end for each source .* found none for \['right'\]"):
+        job.start(totals(), "k", now=False, endingAt={"left": {"file": 7}})
+    with pytest.raises(ConfigError, match=r"endingAt: expected uids of the query's sources, .* found \['x'\]"):
+        job.start(totals(), "k", endingAt={"x": {"file": 7}})
+    job.run(totals(), "k")
+    assert job.rows() == [("a", 111_111), ("b", 333)]

@@ -67,6 +67,9 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         schema = source.schema or opened.schema()
         self.schema = arrow_schema(with_control(schema))
         self.inner: InnerReader = opened.reader(schema)
+        end = run.ends.get(source.id)
+        if end is not None:
+            self.inner.end_at(end)
         self._triggers: TriggerCoordinator | None = None
         self._watch = BarrierWatch()
         self._heart: Heart | None = None

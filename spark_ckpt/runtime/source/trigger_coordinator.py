@@ -97,5 +97,6 @@ def _role(run: RunSpec, source: SourceSpec, now_ms: int) -> SourceRole:
         can_drain=source.can_drain,
         last=source.last,
         marks_reads=source.marks_reads,
+        end=run.ends.get(source.id),
         policy=TriggerPolicy(c.interval_ms, c.min_pause_ms, c.timeout_ms, c.max_concurrent, schedule(c, run.job)),
     )

@@ -62,6 +62,14 @@ def version_at(text: str, table: FollowedTable) -> int:
     )
 
 
+def first_since(text: str, table: FollowedTable) -> int:
+    """As :func:`version_at`; the one to come next, if all are earlier."""
+    try:
+        return version_at(text, table)
+    except ConfigError:
+        return table.head + 1
+
+
 def _time_ms(version: int, table: FollowedTable) -> int:
     noted = table.state.metadata.configuration.get("delta.enableInCommitTimestamps", "false").lower() == "true"
     return table.time_at(version) if noted else table.listing.commits[version]

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
 from spark_ckpt.redaction import redact, redact_url, secret_values
 from spark_ckpt.sources._convert import arrow_schema
+from spark_ckpt.sources._ends import earlier
 from spark_ckpt.sources._options import parse_options, storage_options_of
 from spark_ckpt.sources.base import OwnSchema, UsesMetadata
 from spark_ckpt.sources.delta._changes import Policy
@@ -26,7 +27,7 @@ from spark_ckpt.sources.delta._log import TableLog, table_files
 from spark_ckpt.sources.delta._offsets import BEGIN, Position, Room, between, next_position
 from spark_ckpt.sources.delta._rows import DeltaSplit, TableColumns, rows_of
 from spark_ckpt.sources.delta._schema import stream_schema
-from spark_ckpt.sources.delta._start import check_start, first_position, with_zone
+from spark_ckpt.sources.delta._start import check_start, first_position, first_since, with_zone
 from spark_ckpt.sources.delta._table import FollowedTable, Reading
 from spark_ckpt.sources.delta.options import LATEST, OPTIONS, refuse_others
 from spark_ckpt.sources.old_calendar import modes_of, settled_modes
@@ -145,6 +146,21 @@ class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 start = LATEST if asked == "latest" else None
                 options = {**options, "startingVersion": start, "startingTimestamp": None}
             return first_position(options, self._opened(), None).offset()
+
+    def ending_at(self, asked: str | dict[str, Any]) -> dict[str, Any] | None:
+        """In front of the first version of a time or later; of a change data feed, whole versions."""
+        with self._source.errors("looking where to end"):
+            if isinstance(asked, str):
+                return {"version": first_since(asked, self._opened()), "index": 0}
+        end = {"version": int(asked["version"]), "index": int(asked.get("index", 0))}
+        if self._source.parsed["readChangeFeed"] and end["index"]:
+            raise ValueError(asked)
+        return end
+
+    def clipped(self, start: dict[str, Any], found: dict[str, Any], end: dict[str, Any]) -> dict[str, Any] | None:
+        if found.get("start", -1) > end["version"]:
+            return None
+        return earlier(lambda offset: (offset["version"], offset["index"]), start, found, end)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         # Spark knows one limit; any but ReadAllAvailable stands for all of this source's options here.

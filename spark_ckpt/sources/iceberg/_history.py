@@ -65,9 +65,13 @@ class History:
             return Position(None)
         return self._oldest(known[-1])
 
+    def knows(self, snapshot: int) -> bool:
+        """Whether ``snapshot`` is in the table's current history."""
+        return any(s.snapshot_id == snapshot for s in self._ancestors(self._table.metadata.current_snapshot_id))
+
     def at(self, snapshot: int) -> Position:
         """In front of ``snapshot``. Raises ``InvalidInputError`` unless it is in the table's current history."""
-        if all(s.snapshot_id != snapshot for s in self._ancestors(self._table.metadata.current_snapshot_id)):
+        if not self.knows(snapshot):
             raise InvalidInputError(
                 f"{self._shown}: option 'startingSnapshotId' is {snapshot}, which is not in the table's history; "
                 f"{self._known()}"

@@ -145,6 +145,23 @@ class IcebergReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def starting_from(self, asked: str | dict[str, Any]) -> dict[str, Any] | None:
         return self._known(now=True)[1].first().to_json() if asked == "earliest" else None
 
+    def ending_at(self, asked: str | dict[str, Any]) -> dict[str, Any] | None:
+        """Behind so many files of a snapshot."""
+        return None if isinstance(asked, str) else {name: int(asked[name]) for name in ("snapshot", "files")}
+
+    def clipped(self, start: dict[str, Any], found: dict[str, Any], end: dict[str, Any]) -> dict[str, Any] | None:
+        """Positions are ordered by the history alone."""
+        at, to = Position.from_json(start), Position.from_json(found)
+        table, history = self._known(now=False)
+        if _place(at) == end:
+            return start
+        with self._source.catalog.errors("planning a batch"):
+            behind = [p for p, _ in history.files(at, table.metadata.current_snapshot_id)]
+            places = [_place(p) for p in behind]
+            if end in places:
+                return found if to in behind[: places.index(end)] else behind[places.index(end)].to_json()
+            return None if history.knows(end["snapshot"]) else found
+
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxFiles(self._source.parsed[_MAX_FILES] or _UNLIMITED)
 
@@ -221,3 +238,7 @@ class IcebergReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self._source.catalog.errors(f"reading {partition.file.file_path}"):
             table = self._source.catalog.load_recent()
             yield from rows_of(table, self._columns, FileScanTask(partition.file, partition.delete_files))
+
+
+def _place(position: Position) -> dict[str, Any]:
+    return {"snapshot": position.snapshot, "files": position.files}

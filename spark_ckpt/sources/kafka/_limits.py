@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.sources._ends import time_ms
 from spark_ckpt.sources.kafka._brokers import Brokers
-from spark_ckpt.sources.kafka._options import EARLIEST, LATEST
+from spark_ckpt.sources.kafka._options import EARLIEST, LATEST, starting_offsets
 from spark_ckpt.sources.kafka._positions import Partition, Places
 
 
@@ -27,6 +28,21 @@ def last_places(brokers: Brokers, parsed: Mapping[str, Any], partitions: list[Pa
         return _at_times(brokers, times, "latest")
     wanted = parsed["endingOffsets"]
     return None if wanted is None else _resolved(brokers, wanted, partitions, "endingOffsets")
+
+
+def ends_of(brokers: Brokers, asked: str | Mapping[str, Any], partitions: list[Partition]) -> Places:
+    """Where a run ends, by a time that is over, or offsets, which may still be to come. Raises as :func:`first_places`,
+    and ``ValueError`` for what is neither."""
+    time = time_ms(asked)
+    if time is not None:
+        return _at_times(brokers, dict.fromkeys(partitions, time), "latest")
+    if isinstance(asked, str):
+        raise ValueError(asked)
+    wanted = starting_offsets(asked)
+    assert isinstance(wanted, dict)
+    _same_partitions(wanted, partitions, "endingAt")
+    known = {EARLIEST: brokers.earliest(partitions), LATEST: brokers.latest(partitions)}
+    return {p: known[at][p] if at in known else at for p, at in wanted.items()}
 
 
 def _times(parsed: Mapping[str, Any], side: str, partitions: list[Partition]) -> Places | None:

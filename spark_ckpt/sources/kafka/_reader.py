@@ -18,7 +18,7 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sources._convert import arrow_schema, pieces
 from spark_ckpt.sources.kafka._brokers import Brokers
 from spark_ckpt.sources.kafka._fetch import DataLossError, messages
-from spark_ckpt.sources.kafka._limits import first_places, last_places
+from spark_ckpt.sources.kafka._limits import ends_of, first_places, last_places
 from spark_ckpt.sources.kafka._options import starting_offsets
 from spark_ckpt.sources.kafka._positions import (
     KafkaSplit,
@@ -104,6 +104,21 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             parsed |= {name: None for name in parsed if name.startswith("startingTimestamp")}
             parsed |= {"startingOffsetsByTimestamp": None, "startingOffsets": starting_offsets(asked)}
         return Position(first_places(brokers, parsed, partitions), ids).offset()
+
+    def ending_at(self, asked: str | dict[str, Any]) -> dict[str, Any]:
+        """Of each partition an offset, or that of the first record of a time or later."""
+        brokers = self._brokers()
+        _, partitions = brokers.topics(self._source.wanted)
+        return {"offsets": as_json(ends_of(brokers, asked, partitions))}
+
+    def clipped(self, start: dict[str, Any], found: dict[str, Any], end: dict[str, Any]) -> dict[str, Any] | None:
+        """Each partition for itself. One that came later is not read."""
+        at, now, last = Position.of({"ids": {}, **start}), Position.of({"ids": {}, **found}), end["offsets"]
+        ends = Position.of({**end, "ids": {}}).places
+        places = {p: min(now.places.get(p, at.places.get(p, 0)), to) for p, to in ends.items()}
+        if any(at.places.get(p, 0) > to for p, to in places.items()):
+            return None
+        return Position(places, {topic: id_ for topic, id_ in now.ids.items() if topic in last}).offset()
 
     def finished(self, offset: dict[str, Any]) -> bool:
         """At the end that the options give; never without one."""

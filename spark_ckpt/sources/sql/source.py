@@ -153,6 +153,19 @@ class SqlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = end if found is None else found
         return {"after": to_json(end)}
 
+    def ending_at(self, asked: str | dict[str, Any]) -> dict[str, Any] | None:
+        if isinstance(asked, str):
+            return None
+        kind = self._facts.kind
+        return {"after": to_json(from_json(kind, asked["after"]))}
+
+    def clipped(self, start: dict[str, Any], found: dict[str, Any], end: dict[str, Any]) -> dict[str, Any] | None:
+        (_, low), last = self._bound(start), from_json(self._facts.kind, end["after"])
+        if "after" in start and low is not None and low > last:
+            return None
+        (_, high) = self._bound(found)
+        return found if found == start or high <= last else end
+
     def prepareForTriggerAvailableNow(self) -> None:
         """What is there now, and what commits late behind it: waits until that is settled."""
         wanted = self._look()

@@ -46,6 +46,7 @@ __all__ = [
 PREFIX = "spark.ckpt."
 STORAGE = "storage."
 
+NO_CLAIM, CLAIM = "no_claim", "claim"
 EXACTLY_ONCE = "exactly_once"
 AT_LEAST_ONCE = "at_least_once"
 
@@ -157,6 +158,13 @@ class JobConfig:
         "auto",
         "Where a start goes on: `auto` (the Spark location, else the newest checkpoint), `none` (a fresh start), "
         "a checkpoint id, or the path of a savepoint.",
+    )
+    restore_mode: str = _key(
+        "restore.mode",
+        one_of(NO_CLAIM, CLAIM),
+        NO_CLAIM,
+        "Whose the savepoint is that `restore` names: `no_claim`, it stays yours; `claim`, it is the job's, and the "
+        "start removes it when the job has all of it.",
     )
     starting_from: Mapping[str, Any] | None = _key(
         "startingFrom",

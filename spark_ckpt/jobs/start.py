@@ -23,6 +23,7 @@ from spark_ckpt.jobs._savepoints import import_savepoint, read_savepoint
 from spark_ckpt.jobs._settings import tell_changes
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
 from spark_ckpt.jobs._state_tables import check_constants, ensure_tables, stands_at
+from spark_ckpt.jobs.claiming import Claim
 from spark_ckpt.jobs.ending import drained_before
 from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
 from spark_ckpt.jobs.records import JobRecords
@@ -33,7 +34,7 @@ from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, sink_place
 from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.evolution import changes
 from spark_ckpt.protocol.migration import Migration, migrated
-from spark_ckpt.protocol.records import UNDECIDED, CompletionRecord, GenerationRecord, Topology
+from spark_ckpt.protocol.records import UNDECIDED, Claimed, CompletionRecord, GenerationRecord, Topology
 from spark_ckpt.protocol.recovery import (
     AUTO,
     NONE,
@@ -146,9 +147,14 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     location = _current_location(decided, plan.location)
     folder = plan.spark_folder(location)
     storage = plan.config.storage_options()
-    restore = _restore_option(
-        plan, folder, lambda: import_savepoint(records, plan.config.restore, storage, clock.now_ms())
-    )
+    taken = Claim.asked(plan.config)
+    claimed: list[Claimed] = []
+
+    def imported() -> int:
+        claimed.extend([taken.record()] if taken is not None else [])
+        return import_savepoint(records, plan.config.restore, storage, clock.now_ms())
+
+    restore = _restore_option(plan, folder, decided, imported)
     io = JobIO(
         plan.job,
         plan.config,
@@ -160,7 +166,10 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         find_offset=plan.find_offset,
         write_rows=plan.write_rows,
     )
-    started = io.run(start_job(plan.job, _claim(plan, location, records), clock.now_ms()))
+    claim = replace(_claim(plan, location, records), claimed=next(iter(claimed), None))
+    started = io.run(start_job(plan.job, claim, clock.now_ms()))
+    if taken is not None:
+        taken.remove(records.decided())
     if plan.sinks_known:
         record_sinks(records, plan.sinks)
         end_open(records, plan.config, plan.job, plan.sinks, started.generation.generation)
@@ -197,7 +206,7 @@ def dry_run(plan: JobPlan, with_sinks: bool = True) -> RestorePlan:
         savepoints.append(replace(found, checkpoint=max(records.newest_id(), found.checkpoint) + 1))
         return savepoints[0].checkpoint
 
-    restore = _restore_option(plan, folder, not_imported)
+    restore = _restore_option(plan, folder, decided, not_imported)
     facts = read_facts(records, plan, folder, _next_generation(records), restore)
     facts = replace(facts, completions=(*facts.completions, *savepoints))
     return plan_of(facts, decide_start(facts))
@@ -327,14 +336,17 @@ def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
     )
 
 
-def _restore_option(plan: JobPlan, folder: SparkFolder, imported: Callable[[], int]) -> str | int:
+def _restore_option(
+    plan: JobPlan, folder: SparkFolder, decided: list[GenerationRecord], imported: Callable[[], int]
+) -> str | int:
     """``imported``: the id of the savepoint that it names."""
     restore = plan.config.restore
     if restore in (AUTO, NONE):
         return restore
     if restore.isdigit():
         return int(restore)
-    if folder.location().planned is not None:
+    taken = Claim.asked(plan.config)
+    if folder.location().planned is not None or (taken is not None and taken.is_done(decided)):
         return AUTO
     return imported()
 

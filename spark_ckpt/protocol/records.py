@@ -100,6 +100,17 @@ class Topology(_Record):
 
 
 @dataclass(frozen=True)
+class Claimed(_Record):
+    """The savepoint in the folder ``path`` (without secrets), of ``checkpoint`` of ``job`` in its ``life``, which a start
+    of this job took over."""
+
+    path: str
+    job: str
+    life: str
+    checkpoint: int
+
+
+@dataclass(frozen=True)
 class GenerationRecord(_Record):
     """One start of the job, in ``life`` (:mod:`spark_ckpt.protocol.life`). ``origin`` is the generation that first
     opened ``spark_location``; it took the restore decision (``restored_from``; None: fresh) for the location's whole
@@ -110,7 +121,7 @@ class GenerationRecord(_Record):
     ``gave_up``: the origin that was at the same location before, whose open rows a sink refused. ``given_location``:
     the location that the user gave, if ``spark_location`` is one that a start chose, as the query had changed.
     ``to_set_back``: the record is no start but a rollback to ``restored_from`` (:mod:`spark_ckpt.protocol.rollback`),
-    and these sinks' targets are still to be set back; None: a start.
+    and these sinks' targets are still to be set back; None: a start. ``claimed``: the savepoint that it took over.
     """
 
     generation: Count
@@ -124,6 +135,7 @@ class GenerationRecord(_Record):
     gave_up: int | None = later(None)
     given_location: str = later("")
     to_set_back: tuple[str, ...] | None = later(None)
+    claimed: Claimed | None = optional()
 
     GONE: ClassVar = frozenset({"restored_path"})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 import spark_ckpt
 from spark_ckpt.cli import app
-from spark_ckpt.errors import CkptError, InvalidInputError
+from spark_ckpt.errors import CkptError, InvalidInputError, TopologyError
 from spark_ckpt.faults import heard_by
 from tests.storage.whole_job import JOB, WholeJob
 
@@ -197,6 +198,62 @@ def test_an_unfinished_savepoint_is_removed_by_force_only(root: Path) -> None:
     assert (refused.exit_code, "--force" in refused.output) == (1, True)
     assert command("dispose", target, "--force").exit_code == 0
     assert not target.exists()
+
+
+# --- claimed by a start -------------------------------------------------------------------------------------------
+
+
+def claiming(folder: Path, savepoint: Path) -> WholeJob:
+    job = WholeJob(folder, **{"restore.mode": "claim"})
+    job.start(restore=str(savepoint))
+    return job
+
+
+def test_a_claimed_savepoint_is_the_jobs_and_goes_when_the_job_has_all_of_it(root: Path, tmp_path: Path) -> None:
+    path = root / "savepoints/one"
+    job = claiming(tmp_path / "other", path)
+    assert not path.exists()
+    assert job.counts == COUNTS
+    assert job.job.verify() == []
+    again = claiming(tmp_path / "other", path)  # ahead of the first batch; as its command says for ever
+    assert again.counts == COUNTS
+    again.step(True)
+    last = claiming(tmp_path / "other", path)
+    assert sum(last.counts.values()) == 3 * 7
+    assert last.job.verify() == []
+
+
+def test_a_savepoint_that_another_job_wrote_where_one_was_claimed_is_left_alone(root: Path, tmp_path: Path) -> None:
+    path = root / "savepoints/one"
+    claiming(tmp_path / "other", path).step(True)
+    WholeJob(root).job.savepoint(str(path), checkpoint=3)
+    before = files(path)
+    assert sum(claiming(tmp_path / "other", path).counts.values()) == 3 * 7
+    assert files(path) == before
+
+
+@pytest.mark.parametrize("place", ["before WriteGeneration", "after WriteGeneration", "savepoint of a claim", *PLACES])
+def test_a_claim_that_is_killed_loses_nothing_and_the_same_command_goes_on(
+    root: Path, tmp_path: Path, place: str
+) -> None:
+    path = root / "savepoints/one"
+    with killed_at(place), pytest.raises(Killed):
+        claiming(tmp_path / "other", path)
+    if place == "before WriteGeneration":
+        assert spark_ckpt.savepoint(str(path)).verify() == []
+    job = claiming(tmp_path / "other", path)
+    assert job.counts == COUNTS
+    assert not path.exists()
+    job.step(True)
+    assert job.job.verify() == []
+
+
+def test_a_refused_start_claims_nothing(root: Path, tmp_path: Path) -> None:
+    path, other = root / "savepoints/one", WholeJob(tmp_path / "other", **{"restore.mode": "claim"})
+    other.topology = replace(other.topology, key_groups=7)
+    with pytest.raises(TopologyError):
+        other.start(restore=str(path))
+    assert spark_ckpt.savepoint(str(path)).verify() == []
 
 
 # --- of a job that does not run ----------------------------------------------------------------------------------

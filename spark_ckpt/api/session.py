@@ -132,22 +132,29 @@ class CkptSession(Hinting):
             refuse_repeated(df.columns, self.spark)
 
     def plan_restore(
-        self, df: Any, job: str, from_: int | str | None = None, outputMode: str = "append", **options: Any
+        self,
+        df: Any,
+        job: str,
+        from_: int | str | None = None,
+        outputMode: str = "append",
+        samples: int = 0,
+        **options: Any,
     ) -> RestorePlan:
         """What becomes of the sources and the state of ``job`` if ``df`` goes on with it; nothing is started or
         written. Driver.
 
         ``outputMode`` is the query's. ``from_`` is a checkpoint's id or the path of a savepoint (None: as
         ``spark.ckpt.restore`` says); ``options`` are those of the writer that matter at a start, such as
-        ``checkpointLocation``. Sinks are left out: ``writeStream...start(dryRun=True)`` has them. Raises what a start
+        ``checkpointLocation``. ``samples``: show so many rows, keys and values, of each state table of which something
+        is migrated or lost. Sinks are left out: ``writeStream...start(dryRun=True)`` has them. Raises what a start
         raises ahead of its claim::
 
-            print(ckpt.plan_restore(orders, "orders"))
+            print(ckpt.plan_restore(orders, "orders", samples=3))
         """
         writer = self.writeStream(df).format("noop").outputMode(outputMode).queryName(job).options(**options)
         if from_ is not None:
             writer.option(f"{PREFIX}restore", str(from_))
-        return plan_restore(writer._request(None), with_sinks=False)
+        return plan_restore(writer._request(None), with_sinks=False, samples=samples)
 
     def migrate(self, uid: str) -> StateMigration:
         """What becomes of the state under ``uid`` where the query asks for another one. Driver, ahead of a start.

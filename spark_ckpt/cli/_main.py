@@ -257,10 +257,18 @@ def rollback(
 
 
 @app.command()
-def plan(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False) -> None:
+def plan(
+    dir: Dir,
+    job: Name,
+    samples: Annotated[
+        int, typer.Option("--samples", min=0, help="Rows to show, keys and values, of each state that changes.")
+    ] = 0,
+    storage: Storage = None,
+    as_json: AsJson = False,
+) -> None:
     """Show what the start that waits to be approved would make of the job: what is kept, begins empty, is dropped."""
     with errors():
-        found = open_job(dir, job, storage).plan()
+        found = open_job(dir, job, storage).plan(samples)
     if as_json:
         typer.echo(json_text(None if found is None else found.to_json()))
     else:

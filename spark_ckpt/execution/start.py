@@ -208,10 +208,10 @@ def _forms(node: OperatorNode, uid: str, key_groups: int) -> dict[str, WrittenRo
     return {t: WrittenRows(la, key_groups, None if t == uid else own) for t, la in node.tables(uid).items()}
 
 
-def plan_restore(request: StartRequest, with_sinks: bool = True) -> RestorePlan:
+def plan_restore(request: StartRequest, with_sinks: bool = True, samples: int = 0) -> RestorePlan:
     """What a start would make of the job. Writes nothing; raises as a start does ahead of its claim. ``with_sinks``:
-    those of the request are meant; else the job keeps its own."""
-    return dry_run(_Asked.of(request).plan(request.df._arrow_schema()), with_sinks)
+    those of the request are meant; else the job keeps its own. ``samples``: rows of each state table that changes."""
+    return dry_run(_Asked.of(request).plan(request.df._arrow_schema()), with_sinks, samples)
 
 
 def start_query(request: StartRequest) -> Running:

@@ -21,6 +21,7 @@ from spark_ckpt.jobs.heartbeat import require_stopped
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import Requested, RequestWatch, ask, leave_request
 from spark_ckpt.jobs.rollback import AsOf, Rollback, plan_rollback, run_rollback
+from spark_ckpt.jobs.samples import with_samples
 from spark_ckpt.jobs.sink_records import by_sink, find_sinks, recorded_ids
 from spark_ckpt.jobs.spec import SinkSpec, job_url, sink_place, with_job_storage
 from spark_ckpt.jobs.state import State
@@ -256,10 +257,14 @@ class Job(Hinting):
         newest = max(records.ids("generations"), default=0)
         records.accept(AcceptedRecord(sink, checkpoint, records.newest_known(), clock.now_ms(), newest))
 
-    def plan(self) -> RestorePlan | None:
+    def plan(self, samples: int = 0) -> RestorePlan | None:
         """What the start that waits for an approval (``spark.ckpt.restore.approve=ask``) would make of the job; None if
-        none waits. Printed, it is a table."""
-        return self.records.plan(max(self.records.ids("generations"), default=0))
+        none waits. Printed, it is a table. ``samples``: with so many rows, keys and values, of each state table that
+        changes."""
+        found = self.records.plan(max(self.records.ids("generations"), default=0))
+        if found is None or found.checkpoint is None or not samples:
+            return found
+        return with_samples(found, self.records.store, self.show(found.checkpoint), samples)
 
     def approve(self) -> RestorePlan:
         """Let the start that waits go on, and lose what its plan says. Returns the plan.

@@ -28,6 +28,7 @@ from spark_ckpt.jobs.ending import drained_before
 from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.rewriting import WriteRows
+from spark_ckpt.jobs.samples import with_samples
 from spark_ckpt.jobs.sink_records import end_open, record_sinks
 from spark_ckpt.jobs.spark_folder import Files, SparkFolder
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, sink_place
@@ -186,8 +187,9 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     return replace(_run_spec(plan, started), drained=drained_before(plan.job, started))
 
 
-def dry_run(plan: JobPlan, with_sinks: bool = True) -> RestorePlan:
+def dry_run(plan: JobPlan, with_sinks: bool = True, samples: int = 0) -> RestorePlan:
     """What :func:`begin` would make of the job, ``with_sinks`` of the plan or those that it has. Writes nothing.
+    ``samples``: so many rows of each state table that changes.
 
     Raises what :func:`begin` raises ahead of its claim."""
     records = JobRecords(job_url(plan.config, plan.job), plan.config)
@@ -199,8 +201,10 @@ def dry_run(plan: JobPlan, with_sinks: bool = True) -> RestorePlan:
         plan = replace(plan, topology=replace(plan.topology, sinks=decided[-1].topology.sinks))
     folder = plan.spark_folder(_current_location(decided, plan.location))
     savepoints: list[CompletionRecord] = []
+    store = records.store
 
     def not_imported() -> int:
+        nonlocal store
         store = RecordStore(plan.config.restore, plan.config.storage_options())
         found = as_savepoint(read_savepoint(store)[1])
         savepoints.append(replace(found, checkpoint=max(records.newest_id(), found.checkpoint) + 1))
@@ -209,7 +213,9 @@ def dry_run(plan: JobPlan, with_sinks: bool = True) -> RestorePlan:
     restore = _restore_option(plan, folder, decided, not_imported)
     facts = read_facts(records, plan, folder, _next_generation(records), restore)
     facts = replace(facts, completions=(*facts.completions, *savepoints))
-    return plan_of(facts, decide_start(facts))
+    told = plan_of(facts, decide_start(facts))
+    at = next((c for c in facts.completions if c.checkpoint == told.checkpoint), None)
+    return with_samples(told, store if at in savepoints else records.store, at, samples) if at and samples else told
 
 
 def _restore_hook(plan: JobPlan, decision: Any) -> None:

@@ -19,15 +19,17 @@ MIGRATED = "migrated"
 @dataclass(frozen=True)
 class Fate:
     """``part`` is source, operator, key, column, aggregate, variable or sink; ``becomes`` is kept, begins empty, moved
-    (a source, to another position), migrated, dropped or left."""
+    (a source, to another position), migrated, dropped or left. ``tables``: the state tables of the checkpoint that
+    change by it."""
 
     part: str
     name: str
     becomes: str
     detail: str
+    tables: tuple[str, ...] = ()
 
 
-codec.as_row(Fate)
+codec.as_row(Fate, shortest=4)
 
 
 def field_fates(recorded: Topology, old: Topology, new: Topology) -> Iterable[Fate]:
@@ -56,10 +58,11 @@ def _columns(table: str, then: Facts, was: Facts, now: Facts) -> Iterable[Fate]:
         if before.get(name, here[column]) != here[column]:
             steps.append(f"{sql_type(before[name])} is read as {sql_type(here[column])}")
         if steps:
-            yield Fate(_kind(now, column), f"{table}: {column}", MIGRATED, "; ".join(steps))
+            yield Fate(_kind(now, column), f"{table}: {column}", MIGRATED, "; ".join(steps), (from_table(table, was),))
     for column, value in was.get("starts", {}).items():
         if column in here and column not in then.get("starts", {}):
-            yield Fate("column", f"{table}: {column}", MIGRATED, f"it is {value!r} in the keys that are there")
+            told = f"it is {value!r} in the keys that are there"
+            yield Fate("column", f"{table}: {column}", MIGRATED, told, (from_table(table, was),))
 
 
 def _all(facts: Facts) -> Mapping[str, str]:
@@ -79,7 +82,7 @@ def _changed(change: StateChange, was: Facts, now: Facts) -> Iterable[Fate]:
         begins = "counts what comes from now on" if what == "aggregate" else "null until its key is written"
         yield Fate(what, f"{change.uid}: {name}", NEW, begins)
     for name in change.removed:
-        yield Fate(kind(name, was), f"{change.uid}: {name}", DROPPED, "no longer kept")
+        yield Fate(kind(name, was), f"{change.uid}: {name}", DROPPED, "no longer kept", (from_table(change.uid, was),))
 
 
 def _variables(old: Topology, new: Topology) -> Iterable[Fate]:
@@ -88,7 +91,8 @@ def _variables(old: Topology, new: Topology) -> Iterable[Fate]:
         if table in new.operators:
             yield Fate("variable", table, NEW, "no checkpoint has it")
         else:
-            yield Fate("variable", table, DROPPED, "no longer kept")
+            yield Fate("variable", table, DROPPED, "no longer kept", (table,))
     for table, was in old.operators.items():
         if FAMILY_OF in was and table in new.operators and from_table(table, was) not in ("", table):
-            yield Fate("variable", table, MIGRATED, f"it was called {from_table(table, was)!r}")
+            name = from_table(table, was)
+            yield Fate("variable", table, MIGRATED, f"it was called {name!r}", (name,))

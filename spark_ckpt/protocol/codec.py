@@ -46,9 +46,9 @@ def later(default: Any = MISSING, *, factory: Any = MISSING, name: str | None = 
     return _field(default, factory, {"later": True, "name": name})
 
 
-def optional(default: Any = None, *, factory: Any = MISSING) -> Any:
-    """As :func:`later`, and not written when it has its default."""
-    return _field(MISSING if factory is not MISSING else default, factory, {"later": True, "left_out": True})
+def optional(default: Any = None, *, factory: Any = MISSING, compare: bool = True) -> Any:
+    """As :func:`later`, and not written when it has its default. ``compare``: two values with others are not equal."""
+    return _field(MISSING if factory is not MISSING else default, factory, {"later": True, "left_out": True}, compare)
 
 
 def named(name: str) -> Any:
@@ -56,10 +56,10 @@ def named(name: str) -> Any:
     return field(metadata={"name": name})
 
 
-def _field(default: Any, factory: Any, metadata: dict[str, Any]) -> Any:
+def _field(default: Any, factory: Any, metadata: dict[str, Any], compare: bool = True) -> Any:
     if factory is not MISSING:
-        return field(default_factory=factory, metadata=metadata)
-    return field(default=default, metadata=metadata)
+        return field(default_factory=factory, metadata=metadata, compare=compare)
+    return field(default=default, metadata=metadata, compare=compare)
 
 
 def as_row(cls: type, shortest: int | None = None) -> None:

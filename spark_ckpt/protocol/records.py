@@ -101,8 +101,8 @@ class Topology(_Record):
 
 @dataclass(frozen=True)
 class Claimed(_Record):
-    """The savepoint in the folder ``path`` (without secrets), of ``checkpoint`` of ``job`` in its ``life``, which a start
-    of this job took over."""
+    """The savepoint in the folder ``path`` (no secrets), of ``checkpoint`` of ``job`` in its ``life``, which a start of
+    this job took over."""
 
     path: str
     job: str

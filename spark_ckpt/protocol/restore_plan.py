@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,17 @@ _LONGEST = 160
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """``goes_on``: where the job goes on, in a sentence. ``refused``: why it does not; empty if it does."""
+    """``goes_on``: where the job goes on, in a sentence. ``refused``: why it does not; empty if it does.
+
+    ``checkpoint``: the one that it is compared with. ``samples``: rows of its state tables that change, where that was
+    asked for; they are recorded nowhere.
+    """
 
     goes_on: str
     fates: tuple[Fate, ...]
     refused: str = ""
+    checkpoint: int | None = codec.optional()
+    samples: Mapping[str, tuple[str, ...]] = codec.optional(factory=dict, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         plain: dict[str, Any] = codec.write(self)
@@ -48,7 +54,13 @@ class RestorePlan:
             f"{'!' if f.becomes == DROPPED else ' '} {f'{f.part} {f.name}':{width}}  {f.becomes}: {f.detail}"
             for f in self.fates
         ]
-        return "\n".join([self.goes_on, *lines, *([f"Refused: {self.refused}"] if self.refused else [])])
+        rows = [f"  {table}, as it is: {row}" for table, found in self.samples.items() for row in found]
+        return "\n".join([self.goes_on, *lines, *rows, *([f"Refused: {self.refused}"] if self.refused else [])])
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The state tables of the checkpoint of which something is migrated or lost."""
+        return tuple(dict.fromkeys(table for fate in self.fates for table in fate.tables))
 
 
 def plan_of(facts: StartFacts, decision: Decision) -> RestorePlan:
@@ -57,16 +69,21 @@ def plan_of(facts: StartFacts, decision: Decision) -> RestorePlan:
     if isinstance(decision, Refuse):
         stands = max(facts.completions, key=lambda c: c.checkpoint, default=None)
         fates = _fates(stands, _migrated(facts, stands), new) if stands else ()
-        return RestorePlan("The job does not start.", fates, decision.reason)
+        return RestorePlan("The job does not start.", fates, decision.reason, _id(stands))
     if isinstance(decision, GoOn):
         was = decision.was or new
         at = f"behind checkpoint {decision.newest.checkpoint}" if decision.newest else "before its first checkpoint"
-        return RestorePlan(f"The job goes on where it stands, {at}.", _fates(decision.newest, was, new))
+        fates = _fates(decision.newest, was, new)
+        return RestorePlan(f"The job goes on where it stands, {at}.", fates, checkpoint=_id(decision.newest))
     if isinstance(decision, RestoreFrom):
         k, where = decision.checkpoint.checkpoint, " at a Spark location of its own" if decision.changed else ""
         said = f"The job goes on from its checkpoint {k}{where}; what was read since is read again."
-        return RestorePlan(said, _fates(decision.checkpoint, _migrated(facts, decision.checkpoint), new))
+        return RestorePlan(said, _fates(decision.checkpoint, _migrated(facts, decision.checkpoint), new), checkpoint=k)
     return RestorePlan("The job begins anew.", _fates(None, Topology(new.key_groups, 0, (), {}, ()), new))
+
+
+def _id(at: CompletionRecord | None) -> int | None:
+    return None if at is None else at.checkpoint
 
 
 def _migrated(facts: StartFacts, at: CompletionRecord) -> Topology:
@@ -133,19 +150,20 @@ def _operators(at: CompletionRecord | None, old: Topology, new: Topology) -> Ite
             yield Fate("operator", uid, NEW, "no checkpoint has a state of this uid")
     gone = (u for u, facts in old.operators.items() if u not in new.operators and FAMILY_OF not in facts)
     for uid in gone:
-        yield Fate("operator", uid, DROPPED, f"{_keys(at, uid)} are forgotten")
+        yield Fate("operator", uid, DROPPED, f"{_keys(at, uid)} are forgotten", (uid,))
 
 
 def _goes_on(at: CompletionRecord | None, uid: str, table: str) -> Fate:
     if not table:
-        return Fate("operator", uid, NEW, f"as begin_empty() says; {_keys(at, uid)} are forgotten")
+        return Fate("operator", uid, NEW, f"as begin_empty() says; {_keys(at, uid)} are forgotten", (uid,))
     was = f", which were of {table!r}" if table != uid else ""
     return Fate("operator", uid, KEPT, f"goes on with {_keys(at, table)}{was}")
 
 
 def _written_anew(at: CompletionRecord | None, uid: str, step: Rewriting) -> Fate:
     keys = ", ".join(f"{_keys(at, table)} of {table!r}" for table in step.of)
-    return Fate("operator", uid, MIGRATED, f"written anew{by_names(step.names)}, in one pass at the start, from {keys}")
+    told = f"written anew{by_names(step.names)}, in one pass at the start, from {keys}"
+    return Fate("operator", uid, MIGRATED, told, tuple(step.of))
 
 
 def _keys(at: CompletionRecord | None, uid: str) -> str:

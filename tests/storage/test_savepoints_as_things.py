@@ -16,6 +16,7 @@ import spark_ckpt
 from spark_ckpt.cli import app
 from spark_ckpt.errors import CkptError, InvalidInputError, TopologyError
 from spark_ckpt.faults import heard_by
+from spark_ckpt.jobs.start import dry_run
 from tests.storage.whole_job import JOB, WholeJob
 
 
@@ -312,3 +313,35 @@ def test_what_is_no_savepoint_is_told_by_every_command(root: Path) -> None:
         assert (result.exit_code, "savepoint in" in result.output) == (1, True)
     with pytest.raises(CkptError, match="complete savepoint"):
         spark_ckpt.savepoint(str(root)).describe()
+
+
+# --- what a plan shows --------------------------------------------------------------------------------------------
+
+
+def test_a_plan_shows_rows_of_what_would_be_lost_only_if_asked_and_records_none(root: Path, tmp_path: Path) -> None:
+    path = str(root / "savepoints/one")
+    here, other = WholeJob(root), WholeJob(tmp_path / "other", allowNonRestoredState="true")
+    for job, restore in ((here, "auto"), (other, path)):
+        job.topology = replace(job.topology, operators={})
+        asked = job.plan(restore, "empty")
+        plain, shown = dry_run(asked), dry_run(asked, samples=3)
+        assert (plain.samples, plain.changes) == ({}, ("counts",))
+        assert plain == shown, "they are no part of what is approved"
+        assert "counts, as it is" not in str(plain)
+        rows = shown.samples["counts"]
+        assert len(rows) == 3
+        counts = COUNTS if job is other else {0: 5, 1: 4, 2: 4, 3: 4, 4: 4}
+        assert set(rows) <= {f"k={k}, n={n}" for k, n in counts.items()}
+        assert all(f"counts, as it is: {row}" in str(shown) for row in rows)
+
+
+def test_the_command_shows_rows_of_what_the_waiting_start_would_lose(root: Path) -> None:
+    job = WholeJob(root)
+    job.start()
+    job.topology = replace(job.topology, operators={})
+    told = dry_run(job.plan("3", "empty"), samples=2)
+    assert told.samples
+    job.records.write_plan(job.run.generation, replace(told, samples={}))
+    shown = command("plan", root / "jobs", JOB, "--samples", 2)
+    assert shown.output.count("counts, as it is: k=") == 2
+    assert "as it is" not in command("plan", root / "jobs", JOB).output

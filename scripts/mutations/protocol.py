@@ -108,9 +108,15 @@ MUTATIONS = (
         " and not",
     ),
     Mutation(
-        _SOURCE, "who is behind does not wait for a poll", "at.drained or view.behind or due(", "at.drained or due("
+        _SOURCE, "who is behind does not wait for a poll", "last_call or view.behind or due(", "last_call or due("
     ),
-    Mutation(_SOURCE, "who is drained does not wait for a poll", "not (at.drained or view.behind", "not (view.behind"),
+    Mutation(_SOURCE, "who is drained does not wait for a poll", "not (last_call or view.behind", "not (view.behind"),
+    Mutation(
+        _SOURCE,
+        "who waits at its end polls now and then",
+        "last_call = at.drained and role.available_now",
+        "last_call = at.drained",
+    ),
     Mutation(_SOURCE, "a follower polls now and then", "due(view.followed_ms, now_ms, role.poll_ms)", "True"),
     Mutation(_SOURCE, "rows without epochs: the last of all", "t.checkpoint <= at.injected]", "t.checkpoint]"),
     Mutation(_SOURCE, "the last looks when there is one", "if role.last and at.injected < start.epoch:", "if False:"),
@@ -124,9 +130,9 @@ MUTATIONS = (
     Mutation(_SOURCE, "drained is announced", "if at.drained and not view.announced:", "if False:"),
     Mutation(_SOURCE, "drained is announced once", "if at.drained and not view.announced:", "if at.drained:"),
     Mutation(_SOURCE, "who is drained asks for a batch more", "if at.drained and not role.leader:", "if False:"),
-    Mutation(
-        _SOURCE, "a stream is never drained", "role.available_now and still and not frozen", "still and not frozen"
-    ),
+    Mutation(_VIEW, "a stream is never drained", "return self.available_now and still", "return still"),
+    Mutation(_VIEW, "a source ends where it is told to end", "if self.end is not None:", "if False:"),
+    Mutation(_SOURCE, "no checkpoint elsewhere", "if role.end is not None and still and not", "if False and not"),
     # --- the offset
     Mutation(
         _SOURCE, "a label is the last barrier plus one", "epoch=injected.checkpoint + 1", "epoch=injected.checkpoint"
@@ -163,10 +169,12 @@ MUTATIONS = (
     Mutation(
         _LEAD,
         "what completed meanwhile is not given up",
-        "if at.drained or _too_long(",
-        "if at.drained or False and _too_long(",
+        "role.available_now) or _too_long(",
+        "role.available_now) or False and _too_long(",
     ),
-    Mutation(_LEAD, "who is drained looks for the last time", "if at.drained or _too_long(", "if _too_long("),
+    Mutation(
+        _LEAD, "who is drained looks for the last time", "if (at.drained and role.available_now) or _too", "if _too"
+    ),
     Mutation(
         _LEAD,
         "a trigger is decided from what is so now",

@@ -14,6 +14,7 @@ from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs._deletion import delete_checkpoints
 from spark_ckpt.jobs._garbage import GarbageCollector
 from spark_ckpt.jobs._report import recorded_row, recorded_rows
+from spark_ckpt.jobs._samples import with_samples
 from spark_ckpt.jobs._savepoints import copy_retained
 from spark_ckpt.jobs._unheard import Unheard
 from spark_ckpt.jobs._verify import verify_job
@@ -21,7 +22,6 @@ from spark_ckpt.jobs.heartbeat import require_stopped
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import Requested, RequestWatch, ask, leave_request
 from spark_ckpt.jobs.rollback import AsOf, Rollback, plan_rollback, run_rollback
-from spark_ckpt.jobs.samples import with_samples
 from spark_ckpt.jobs.sink_records import by_sink, find_sinks, recorded_ids
 from spark_ckpt.jobs.spec import SinkSpec, job_url, sink_place, with_job_storage
 from spark_ckpt.jobs.state import State

@@ -17,18 +17,18 @@ import pyarrow as pa
 
 from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
+from spark_ckpt.jobs._claiming import Claim
 from spark_ckpt.jobs._io import JobIO
 from spark_ckpt.jobs._said_at_start import say_sources, say_where
+from spark_ckpt.jobs._samples import with_samples
 from spark_ckpt.jobs._savepoints import import_savepoint, read_savepoint
 from spark_ckpt.jobs._settings import tell_changes
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
 from spark_ckpt.jobs._state_tables import check_constants, ensure_tables, stands_at
-from spark_ckpt.jobs.claiming import Claim
 from spark_ckpt.jobs.ending import drained_before
 from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.rewriting import WriteRows
-from spark_ckpt.jobs.samples import with_samples
 from spark_ckpt.jobs.sink_records import end_open, record_sinks
 from spark_ckpt.jobs.spark_folder import Files, SparkFolder
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, sink_place

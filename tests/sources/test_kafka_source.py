@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,31 @@ def test_with_an_end_it_is_finished_there_whatever_comes_later(open_: Open) -> N
     assert sorted(v for r in ranges for v in values(reader, *r)) == sorted(f"v{n}" for n in range(10))
     assert [reader.finished(end) for _, end in ranges] == [False, False, True]
     assert open_(topic, endingOffsets="latest").finished(ranges[-1][1])
+
+
+def test_a_run_ends_at_an_offset_or_in_front_of_a_time_and_the_next_goes_on_from_there(open_: Open) -> None:
+    topic = new_topic(8, 2)  # record n is of hour n, in partition n % 2
+    third = datetime.fromtimestamp((NOW_MS + 3 * HOUR_MS) / 1000, timezone.utc).isoformat()
+    later = datetime.fromtimestamp((NOW_MS + 99 * HOUR_MS) / 1000, timezone.utc).isoformat()
+    end = open_(topic).ending_at(third)
+    assert end == {"offsets": {topic: {"0": 2, "1": 1}}}
+    assert open_(topic).ending_at(later) == {"offsets": {topic: {"0": 4, "1": 4}}}
+    assert open_(topic).ending_at({topic: {"0": 2, "1": -2}}) == {"offsets": {topic: {"0": 2, "1": 0}}}
+    reader = open_(topic, maxOffsetsPerTrigger="2")
+    reader.end_at(end)
+    ranges = batches(reader, start := reader.initial())
+    there = ranges[-1][1]
+    assert {**there, **end} == there
+    assert values(open_(topic), start, there) == ["v0", "v1", "v2"]
+    assert values(open_(topic), there, open_(topic).latest(there, True)) == ["v3", "v4", "v5", "v6", "v7"]
+    waits = open_(topic)
+    waits.end_at(waits.ending_at({topic: {"0": 6, "1": 4}}))
+    short = waits.latest(start, True)
+    assert places(short) == [4, 4], "what is missing is still to come"
+    produce(topic, 6, 2, first=8)
+    assert places(waits.latest(short, True)) == [6, 4]
+    with pytest.raises(InvalidInputError, match="you must specify all TopicPartitions"):
+        open_(topic).ending_at({topic: {"0": 2}})
 
 
 def test_fewer_than_the_least_wait_for_more_or_for_the_delay(tmp_path: Path) -> None:

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.sources.base import open_source
-from spark_ckpt.sources.kafka._positions import Partition, Position, Range, cut, limited, new_records, ranges_between
+from spark_ckpt.sources.kafka._positions import (
+    Partition,
+    Position,
+    Range,
+    bounded,
+    cut,
+    limited,
+    new_records,
+    ranges_between,
+)
 from spark_ckpt.sources.kafka.source import KafkaSource
 
 A, B, C = (Partition("t", n) for n in range(3))
@@ -37,6 +46,15 @@ def test_a_limit_is_divided_by_what_partitions_have_and_none_starves() -> None:
     """What Spark's rateLimit gives for these."""
     assert limited(at(0, 0, 0), at(1000, 100, 1), 110).places == {A: 99, B: 9, C: 1}
     assert limited(at(0, 0), at(4, 5), 9) == at(4, 5)
+
+
+def test_each_partition_ends_for_itself() -> None:
+    end = {A: 5, B: 7, C: 0}
+    assert bounded(at(0, 0), at(4, 9), end) == at(4, 7, 0), "a partition of which nothing is there is named"
+    assert bounded(at(4, 7, 0), at(9, 9, 9), end) == at(5, 7, 0)
+    assert bounded(at(5, 7, 0), at(9, 9, 9, 9), end) == at(5, 7, 0), "one that came later is not read"
+    assert bounded(at(4, 8), at(9, 9), end) is None
+    assert bounded(at(6, 0), at(6, 0), end) is None, "where nothing is new, too"
 
 
 @given(SIZES, st.integers(1, 900))

@@ -102,6 +102,28 @@ def test_a_row_limit_takes_whole_files_and_one_at_least(tmp_path: Path) -> None:
         assert [len(target.rows(reader, *r)) for r in batches(reader, reader.initial())] == sizes
 
 
+def test_a_run_ends_behind_a_file_of_a_snapshot_and_the_next_goes_on_from_there(tmp_path: Path) -> None:
+    target = IcebergSourceTarget(tmp_path, 1, 2)
+    start = target.make().initial()
+    end = target.make().ending_at(first := target.make().latest(start, True))
+    target.add()
+    for options in ({}, {"streaming-max-files-per-micro-batch": 1}):
+        target.options.update({k: str(v) for k, v in options.items()})
+        reader = target.make()
+        reader.end_at(end)
+        there = batches(reader, start)[-1][1]
+        assert there == first
+        assert reader.latest(there, True) == there
+    assert target.keys(there) == [4, 5]
+    beyond = target.make()
+    beyond.end_at(end)
+    with pytest.raises(InvalidInputError, match="beyond"):
+        beyond.latest(target.make().latest(start, True), True)
+    waits = target.make()
+    waits.end_at({"snapshot": 1, "files": 1})
+    assert target.rows(waits, start, waits.latest(start, True)) == target.expected(), "it may still come"
+
+
 def test_an_empty_table_is_read_when_it_grows(tmp_path: Path) -> None:
     target = IcebergSourceTarget(tmp_path)
     reader = target.make()

@@ -103,6 +103,16 @@ def limited(start: Position, end: Position, most: int) -> Position:
     return Position(places, end.ids)
 
 
+def bounded(start: Position, found: Position, end: Places) -> Position | None:
+    """``found``, each partition no further than ``end``; one that ``end`` does not have is not read. None where
+    ``start`` is behind ``end``."""
+    places = {p: min(found.places.get(p, start.places.get(p, 0)), to) for p, to in end.items()}
+    if any(start.places.get(p, 0) > to for p, to in places.items()):
+        return None
+    topics = {p.topic for p in end}
+    return Position(places, {topic: id_ for topic, id_ in found.ids.items() if topic in topics})
+
+
 def cut(ranges: Iterable[Range], least: int | None, most_records: int | None) -> Iterator[Range]:
     """``ranges`` in about ``least`` pieces, none of more than ``most_records``; large ones are cut first."""
     pieces = [piece for r in ranges for piece in _equal(r, -(-r.size // most_records) if most_records else 1)]

@@ -26,6 +26,7 @@ from spark_ckpt.sources.kafka._positions import (
     Position,
     Range,
     as_json,
+    bounded,
     cut,
     limited,
     new_records,
@@ -112,13 +113,9 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"offsets": as_json(ends_of(brokers, asked, partitions))}
 
     def clipped(self, start: dict[str, Any], found: dict[str, Any], end: dict[str, Any]) -> dict[str, Any] | None:
-        """Each partition for itself. One that came later is not read."""
-        at, now, last = Position.of({"ids": {}, **start}), Position.of({"ids": {}, **found}), end["offsets"]
-        ends = Position.of({**end, "ids": {}}).places
-        places = {p: min(now.places.get(p, at.places.get(p, 0)), to) for p, to in ends.items()}
-        if any(at.places.get(p, 0) > to for p, to in places.items()):
-            return None
-        return Position(places, {topic: id_ for topic, id_ in now.ids.items() if topic in last}).offset()
+        at, now = Position.of({"ids": {}, **start}), Position.of({"ids": {}, **found})
+        stop = bounded(at, now, Position.of({**end, "ids": {}}).places)
+        return None if stop is None else stop.offset()
 
     def finished(self, offset: dict[str, Any]) -> bool:
         """At the end that the options give; never without one."""

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution.columns import quoted
+from spark_ckpt.operators.keyed_operator import normalised
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json
 from spark_ckpt.runtime.state_writing import REPORT, ROUTE, HashRows, WriteRuns, WrittenTable
 from spark_ckpt.runtime.stateless import nullable
@@ -19,6 +20,9 @@ from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.storage.content import FileEntry
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.types import KEY_HASH
+
+_UPPER = -(1 << 32)
+"""Of a hash, as a signed number: what a family's row has of the hash of its operator's key."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +91,33 @@ def _in_hash_order(rows: Any, form: WrittenRows, subtasks: Subtasks) -> Any:
     """By place from here on: names may be such as Spark cannot tell apart from ours."""
     names = form.given.names
     named = rows.select(*[F.col(quoted(name)).alias(f"c{at}") for at, name in enumerate(names)])
-    fields = [*nullable(named.schema), T.StructField(KEY_HASH, T.LongType()), T.StructField(ROUTE, T.IntegerType())]
-    hashed = named.mapInArrow(HashRows(form, subtasks), T.StructType(fields))
     keys = [f"c{names.index(key)}" for key in form.keys]
+    hashed = hashed_rows(named, keys, form, subtasks)
     return hashed.repartition(subtasks.partitions, ROUTE).sortWithinPartitions(KEY_HASH, *keys)
+
+
+def hashed_rows(named: Any, keys: list[str], form: WrittenRows, subtasks: Subtasks) -> Any:
+    """``named``, whose columns are those of the table by place, with keys as they are compared, their hash and the
+    subtask's route. ``keys``: the names of the key columns. By Spark's own expressions, but for nested keys: a way
+    into Python and back costs as much as to write the rows."""
+    kinds = {field.name: field.dataType for field in named.schema}
+    if any(isinstance(kinds[key], T.StructType | T.ArrayType) for key in keys):
+        fields = [*nullable(named.schema), T.StructField(KEY_HASH, T.LongType()), T.StructField(ROUTE, T.IntegerType())]
+        return named.mapInArrow(HashRows(form, subtasks), T.StructType(fields))
+    compared = [normalised(F.col(name), kind).alias(name) if name in keys else name for name, kind in kinds.items()]
+    rows, own = named.select(*compared), form.owner_keys
+    owner = F.xxhash64(*keys[:own])
+    of_row = owner if own is None else owner.bitwiseAND(_UPPER) + F.xxhash64(owner, *keys[own:]).bitwiseAND(~_UPPER)
+    return rows.select("*", of_row.alias(KEY_HASH)).select("*", _route(subtasks).alias(ROUTE))
+
+
+def _route(subtasks: Subtasks) -> Any:
+    """As ``Subtasks.subtask_of`` and ``key_group_of`` have it."""
+    groups, count = subtasks.key_groups, subtasks.count
+    group = f"shiftright((shiftright({KEY_HASH}, 32) + {2**31}L) * {groups}L, 32)"
+    return F.element_at(
+        F.array(*map(F.lit, subtasks.routes)), F.expr(f"CAST({group} * {count}L DIV {groups}L AS INT) + 1")
+    )
 
 
 def _written(key_groups: int, reports: list[Any]) -> Written:

@@ -12,10 +12,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 import spark_ckpt
 from spark_ckpt import agg, faults
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.execution.state_writing import hashed_rows
+from spark_ckpt.runtime.state_writing import ROUTE, HashRows
+from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.state.lsm.written_rows import WrittenRows
+from spark_ckpt.state.subtasks import Subtasks
+from spark_ckpt.types import KEY_HASH
 from tests.spark.conftest import Input, Job
 
 NewInput = Callable[[str, str], Input]
@@ -47,6 +54,25 @@ def taken(ckpt: Any, source: Input, job: Job, tmp_path: Path) -> Any:
     job.run(totals(source, ckpt), "k")
     folder(tmp_path).savepoint(str(tmp_path / "taken"), checkpoint=folder(tmp_path).completed()[-1].checkpoint)
     return spark_ckpt.savepoint(str(tmp_path / "taken"))
+
+
+def test_spark_hashes_and_routes_rows_of_state_as_tasks_do(spark: SparkSession) -> None:
+    plain = "boolean byte short int long float double string binary date timestamp timestamp_ntz"
+    kinds = [*plain.split(), "decimal(10,2)", "decimal(30,4)"]
+    texts = ["1", "0", "-7", "12.5", "-0.0", "NaN", "2024-02-29", "x"]
+    columns = [f"try_cast(t AS {kind}) c{at}" for at, kind in enumerate(kinds)]
+    rows = spark.createDataFrame([(t,) for t in [*texts, None]], "t string").selectExpr(*columns, "hash(t) value")
+    keys = [f"c{at}" for at in range(len(kinds))]
+    schema = to_arrow_schema(rows.schema, timezone="UTC")
+    layout = StateLayout(pa.schema(list(schema)[:-1]), pa.schema([schema.field("value")]), False)
+    for own, partitions in ((None, 3), (1, 3), (None, 200)):
+        form, subtasks = WrittenRows(layout, 128, own), Subtasks(128, partitions)
+        found = hashed_rows(rows, keys, form, subtasks).toArrow()
+        tasks = HashRows(form, subtasks)(iter(rows.toArrow().combine_chunks().to_batches()))
+        expected = pa.Table.from_batches(list(tasks))
+        assert expected.num_rows == len(texts) + 1
+        for name in (*keys, KEY_HASH, ROUTE):
+            assert repr(found[name].to_pylist()) == repr(expected[name].to_pylist()), name
 
 
 def test_a_job_goes_on_from_written_state_with_any_parallelism(

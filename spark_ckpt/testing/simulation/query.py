@@ -6,7 +6,8 @@ the last planned batch with the same offsets; state store versions are those of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -33,6 +34,7 @@ from spark_ckpt.types import Committable, Epoch
 
 FINISHED, STOPPED, LEFT, DRAINED = "finished", "stopped with a savepoint", "stopped without one", "drained"
 MAX_POLLS = 3000
+_ENDS_AT_POSITIONS = 0.15
 LIMIT = ReadMaxRows(2**31 - 1)
 ROWS = pa.schema([("node", pa.string()), ("key", pa.int64()), ("value", pa.int64())])
 
@@ -95,6 +97,22 @@ class Query:
         self.committer = Committer(self.job, self.sinks)
         self.readers = [self._reader(spec) for spec in self.sources]
         self.initial = {r.source.id: self._call(r.initialOffset) for r in self.readers}
+        ends = self._ends()
+        if ends:
+            self.job = replace(self.job, ends=ends)
+            self.readers = [self._reader(spec) for spec in self.sources]
+
+    def _ends(self) -> dict[str, Any]:
+        """Where the sources end in this run, if it is one that ends at positions."""
+        draw = random.Random(f"{self.world.now_ms} {self.job.generation}")  # its own: other draws stay what they are
+        if not self.available_now or any(s.by_spark for s in self.sources) or draw.random() > _ENDS_AT_POSITIONS:
+            return {}
+        start = self._start_offsets(self.location.planned + 1)
+        ends = {
+            spec.name: {"at": _between(start[spec.name]["inner"]["at"], spec.splits, draw)} for spec in self.sources
+        }
+        self.world.seen["a run ends at positions"] += 1
+        return ends
 
     def _call(self, real: Callable[..., Any], *arguments: Any) -> Any:
         """What Spark calls. A driver that was halted in it does nothing behind it."""
@@ -178,16 +196,18 @@ class Query:
     def _ended(self, end: dict[str, Offset]) -> str:
         """Spark ends such a query as soon as no source has anything new: everything must be committed then."""
         records, specs, fail = records_of(self.world), self.sources, self.world.fail
-        if not all(spec.at_end(end[spec.name]["inner"]["at"]) for spec in specs):
-            fail(f"the query ends before its input: {end}")
+        ends = {spec.name: [len(s) for s in spec.splits] for spec in specs}
+        ends |= {name: at["at"] for name, at in self.job.ends.items()}
+        if any(end[name]["inner"]["at"] != at for name, at in ends.items()):
+            fail(f"the query ends, and not where its sources end: {end}")
         last = max(records.completions(), key=lambda c: c.checkpoint, default=None)
-        if last is None or not all(spec.at_end(last.sources[spec.name]["inner"]["at"]) for spec in specs):
+        if last is None or any(last.sources[name]["inner"]["at"] != at for name, at in ends.items()):
             fail(f"the query ends without a checkpoint of everything: {last}")
         elif last.checkpoint not in records.ids("committed"):
             fail(f"the query ends before {last.checkpoint} is committed")
         for r in self.readers:
             r.stop()
-        return FINISHED
+        return LEFT if self.job.ends else FINISHED
 
     def _stopped(self, end: dict[str, Offset]) -> bool:
         """Whoever asked for a stop-with-savepoint of this generation was told that it is complete; or is not there any
@@ -287,6 +307,11 @@ class Query:
                     self.world.fail(f"{name} is {getattr(known, name)}, rebuilt {getattr(found, name)}")
             if self.world.rng.random() < 0.5:
                 self.committer = fresh
+
+
+def _between(at: Sequence[int], splits: Sequence[Sequence[int]], draw: random.Random) -> list[int]:
+    """Of each split a place from ``at`` to its end."""
+    return [draw.randint(p, len(split)) for p, split in zip(at, splits, strict=True)]
 
 
 HOOKS = "spark_ckpt.testing.simulation.hooks:SimulatedHooks"

@@ -79,6 +79,7 @@ class _Inner(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.name = name
         self.available_now = False
         self.skips = False
+        self.ends: list[int] | None = None
 
     def initialOffset(self) -> Offset:
         return {"at": [len(s) if self.skips else 0 for s in self.spec.splits]}
@@ -90,14 +91,20 @@ class _Inner(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         rng = world.rng
         ahead = [min(len(s), p + rng.randint(0, spec.step)) for p, s in zip(at, spec.splits, strict=True)]
-        if self.available_now and ahead == at:
+        short = [i for i, end in enumerate(self.ends or map(len, spec.splits)) if at[i] < end]
+        if self.available_now and short and all(ahead[i] == at[i] for i in short):
             # What is there is read: only a source that is drained has nothing new.
-            i = next(i for i, s in enumerate(spec.splits) if at[i] < len(s))
-            ahead[i] += 1
+            ahead[short[0]] += 1
         return {"at": ahead}
 
     def prepareForTriggerAvailableNow(self) -> None:
         self.available_now = True
+
+    def clipped(self, start: Offset, found: Offset, end: Offset) -> Offset | None:
+        """Each split for itself."""
+        if any(p > to for p, to in zip(start["at"], end["at"], strict=True)):
+            return None
+        return {"at": [min(p, to) for p, to in zip(found["at"], end["at"], strict=True)]}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         ranges = enumerate(zip(start["at"], end["at"], strict=True))
@@ -149,6 +156,7 @@ def open_reader(
     reader = SourceReader(own, source)
     inner = reader.inner._user_reader
     inner.spec, inner.location = spec, at
+    inner.ends = run.ends.get(spec.name, {}).get("at")
     inner.skips = current().sabotage == "late_at_the_end" and run.restored_from is not None
     return reader
 

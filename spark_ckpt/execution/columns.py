@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_ckpt.errors import ControlColumnsError, InvalidInputError
 from spark_ckpt.types import CONTROL_COLUMNS
@@ -82,3 +83,11 @@ def _repeated(names: list[str], spark: Any) -> list[str]:
         same = str
     counted = Counter(map(same, names))
     return [n for n in names if counted[same(n)] > 1]
+
+
+def normalised(column: Column, kind: T.DataType) -> Column:
+    """Spark's groupBy takes -0.0 and 0.0 for one key, and all NaNs; so must the hash."""
+    if not isinstance(kind, T.FloatType | T.DoubleType):
+        return column
+    nan = F.lit(float("nan")).cast(kind)
+    return F.when(F.isnan(column), nan).otherwise(column + F.lit(0.0).cast(kind))

@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.execution.columns import quoted
-from spark_ckpt.operators.keyed_operator import normalised
+from spark_ckpt.execution.columns import normalised, quoted
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json
 from spark_ckpt.runtime.state_writing import REPORT, ROUTE, HashRows, WriteRuns, WrittenTable
 from spark_ckpt.runtime.stateless import nullable

@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution.chain import Chain, Recipe, StreamRows, in_python
-from spark_ckpt.execution.columns import quoted
+from spark_ckpt.execution.columns import normalised, quoted
 from spark_ckpt.execution.event_time import event_time_among, event_times, late_by_window, passed_on
 from spark_ckpt.execution.lineage import Lineage, OperatorNode
 from spark_ckpt.operators.key_columns import Keys
@@ -255,11 +254,3 @@ def rows_schema(schema: T.StructType, keys: Any, columns: list[str], late: str |
     if late is not None:
         fields.append(pa.field(EVENT_TIME, pa.int64()))
     return pa.schema(fields)
-
-
-def normalised(column: Column, kind: T.DataType) -> Column:
-    """Spark's groupBy takes -0.0 and 0.0 for one key, and all NaNs; so must the hash."""
-    if not isinstance(kind, T.FloatType | T.DoubleType):
-        return column
-    nan = F.lit(float("nan")).cast(kind)
-    return F.when(F.isnan(column), nan).otherwise(column + F.lit(0.0).cast(kind))

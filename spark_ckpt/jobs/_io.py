@@ -19,11 +19,11 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CorruptStorageError, FencedError, ProtocolBugError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs._moved_sources import bring_source
-from spark_ckpt.jobs._report import history_row, left_state
 from spark_ckpt.jobs._savepoints import write_savepoint
 from spark_ckpt.jobs._start_facts import newest_generation
 from spark_ckpt.jobs.hooks import call_hook
 from spark_ckpt.jobs.records import JobRecords, left_for_later, report
+from spark_ckpt.jobs.report import history_row, left_state
 from spark_ckpt.jobs.requests import Answer, answer_request
 from spark_ckpt.jobs.rewriting import WriteRows, rewrite_checkpoint
 from spark_ckpt.jobs.scheduled_savepoints import drop_older

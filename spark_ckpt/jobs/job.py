@@ -13,13 +13,13 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs._deletion import delete_checkpoints
 from spark_ckpt.jobs._garbage import GarbageCollector
-from spark_ckpt.jobs._report import recorded_row, recorded_rows
 from spark_ckpt.jobs._samples import with_samples
 from spark_ckpt.jobs._savepoints import copy_retained
 from spark_ckpt.jobs._unheard import Unheard
 from spark_ckpt.jobs._verify import verify_job
 from spark_ckpt.jobs.heartbeat import require_stopped
 from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.report import recorded_row, recorded_rows
 from spark_ckpt.jobs.requests import Requested, RequestWatch, ask, leave_request
 from spark_ckpt.jobs.rollback import AsOf, Rollback, plan_rollback, run_rollback
 from spark_ckpt.jobs.sink_records import by_sink, find_sinks, recorded_ids

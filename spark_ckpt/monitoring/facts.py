@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -11,6 +11,7 @@ from spark_ckpt.errors import CkptError
 from spark_ckpt.jobs.heartbeat import heartbeats, living
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.records import JobRecords
+from spark_ckpt.jobs.report import left_state
 from spark_ckpt.protocol.alive import Heartbeat
 from spark_ckpt.protocol.records import (
     BatchRecord,
@@ -19,11 +20,13 @@ from spark_ckpt.protocol.records import (
     GenerationRecord,
     TriggerRecord,
 )
-from spark_ckpt.storage.history import History, HistoryRow
+from spark_ckpt.storage.history import History, HistoryRow, UidSize
 from spark_ckpt.storage.job_paths import batch_of
 
 NEWEST = 100
 """So many checkpoints of the history are read by default."""
+BRIEF = 0
+"""For who looks at many jobs: no history, no statistics, and batches only where a checkpoint is open."""
 
 _T = TypeVar("_T")
 
@@ -50,6 +53,8 @@ class Facts:
     abandoned: frozenset[tuple[int, str]] = frozenset()
     open_triggers: tuple[TriggerRecord, ...] = ()
     batches: tuple[BatchRecord, ...] = ()
+    state: Mapping[str, UidSize] = field(default_factory=dict)
+    """Of the newest complete checkpoint, by uid."""
     statistics: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
@@ -73,14 +78,16 @@ class _Reader:
 
 
 def facts_of(job: Job, newest: int = NEWEST) -> Facts:
-    """Read ``job``'s folder; of its history the ``newest`` rows. Raises ``StorageUnavailableError`` for no answer at
-    all, and nothing for what is damaged."""
+    """Read ``job``'s folder; of its history the ``newest`` rows, or what is :data:`BRIEF`. Raises
+    ``StorageUnavailableError`` for no answer at all, and nothing for what is damaged."""
     records, read = job.records, _Reader()
     starts = tuple(sorted(records.generations(), key=lambda g: g.generation))
     g = starts[-1].generation if starts else 0
     none: tuple[Heartbeat, ...] = ()
     beats = read("heartbeats", lambda: tuple(heartbeats(records)), none)
     heard = [b for b in read("heartbeats", lambda: tuple(living(records)), none) if b.generation == g]
+    open_triggers = tuple(t for t in records.open_triggers() if t.generation == g)
+    completions = tuple(records.completions())
     return Facts(
         job=job.name,
         now_ms=clock.now_ms(),
@@ -90,24 +97,36 @@ def facts_of(job: Job, newest: int = NEWEST) -> Facts:
         ended=records.ended(g),
         waits=read("plan", lambda: records.plan(g) is not None and records.approved(g) is None, False),
         history=read("history", lambda: _history(job, newest), cast("tuple[HistoryRow, ...]", ())),
-        completions=tuple(records.completions()),
+        completions=completions,
         committed=frozenset(records.ids("committed")),
         abandoned=read("abandoned", records.abandoned_pairs, frozenset()),
-        open_triggers=tuple(t for t in records.open_triggers() if t.generation == g),
-        batches=read("batches", lambda: _batches(records, g), cast("tuple[BatchRecord, ...]", ())),
-        statistics=job.statistics(),
+        open_triggers=open_triggers,
+        batches=_batches(records, g, read) if newest or open_triggers else (),
+        state=_state(records, completions),
+        statistics=job.statistics() if newest else {},
         problems=tuple(dict.fromkeys(read.problems)),
     )
 
 
+def history_row_of(job: Job, checkpoint: int) -> HistoryRow | None:
+    """The row of ``checkpoint`` in the history, however old. Raises ``CorruptStorageError``."""
+    found = History(job.records.paths.history, job.config.storage_options()).read(checkpoint=checkpoint)
+    return found[0] if found else None
+
+
 def _history(job: Job, newest: int) -> tuple[HistoryRow, ...]:
-    if not newest:
+    if newest == BRIEF:
         return ()
     return tuple(History(job.records.paths.history, job.config.storage_options()).read(newest))
 
 
-def _batches(records: JobRecords, generation: int) -> tuple[BatchRecord, ...]:
+def _state(records: JobRecords, completions: Sequence[CompletionRecord]) -> dict[str, UidSize]:
+    left = left_state(records, completions[-1].checkpoint) if completions else []
+    return {m.uid: UidSize(m.keys, m.size_bytes, len(m.content)) for m in left}
+
+
+def _batches(records: JobRecords, generation: int, read: _Reader) -> tuple[BatchRecord, ...]:
     """Those that may have to do with checkpoints that are open."""
     names = sorted((n for n in records.store.names("batches") if batch_of(n)[2] == generation), key=batch_of)
-    found = (records.batch(name) for name in names)
+    found = [read("batches", lambda name=name: records.batch(name), None) for name in names]  # type: ignore[misc]
     return tuple(batch for batch in found if batch is not None)

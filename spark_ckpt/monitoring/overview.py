@@ -12,11 +12,13 @@ from spark_ckpt.protocol.events import OperatorAck, SourceAck
 from spark_ckpt.protocol.pending import PendingCheckpoint
 from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TriggerRecord
 from spark_ckpt.protocol.setback import shown_by
+from spark_ckpt.storage.history import UidSize
 
 SHORTEST_STUCK_MS = 60_000
 """A checkpoint may take a minute, whatever the interval."""
 _INTERVALS = 3
 _DURATIONS = 60
+_UNKNOWN = UidSize(0, 0, 0)
 
 
 class State(Enum):
@@ -226,24 +228,22 @@ def _sink(facts: Facts, sink: str, shown: tuple[int, str], done: list[Completion
 
 
 def _operators(facts: Facts, newest: CompletionRecord | None) -> tuple[OperatorView, ...]:
-    sizes = next((r.state for r in reversed(facts.history) if r.outcome == "completed"), {})
-    uids: Iterable[str] = newest.tables if newest is not None else sizes
+    uids: Iterable[str] = newest.tables if newest is not None else ()
     seen = {t.uid: t for b in facts.batches for _, times in sorted(b.times.items()) for t in times}
     late: dict[str, int] = {}
     for times in {n: t for b in facts.batches for n, t in b.times.items()}.values():
         for t in times:
             late[t.uid] = late.get(t.uid, 0) + t.late
     found = []
-    stats = newest.stats if newest is not None else {}
     for uid in uids:
-        size, time = sizes.get(uid), seen.get(uid)
+        size, time = facts.state.get(uid, _UNKNOWN), seen.get(uid)
         watermark_us = None if time is None else time.watermark_us
         found.append(
             OperatorView(
                 uid,
-                size.keys if size else stats.get(uid, {}).get("keys", 0),
-                size.size_bytes if size else 0,
-                size.files if size else 0,
+                size.keys,
+                size.size_bytes,
+                size.files,
                 None if watermark_us is None else watermark_us // 1000,
                 late.get(uid, 0),
             )

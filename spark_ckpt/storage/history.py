@@ -197,10 +197,13 @@ class History:
         if rows:
             write_deltalake(table, pa.concat_tables(map(_to_table, rows)), mode="append", commit_properties=done)
 
-    def read(self, newest: int | None = None) -> list[HistoryRow]:
-        """All rows by id, or the ``newest`` ones; empty if nothing was recorded. Raises ``CorruptStorageError``."""
+    def read(self, newest: int | None = None, checkpoint: int | None = None) -> list[HistoryRow]:
+        """All rows by id, or the ``newest`` ones, or that of one ``checkpoint``; empty if nothing was recorded. Raises
+        ``CorruptStorageError``."""
+        where = "" if checkpoint is None else f" WHERE id = {checkpoint:d}"
+        limit = "" if newest is None else f" LIMIT {newest:d}"
         try:
-            return self._read(newest)
+            return self._read(f"SELECT * FROM history{where} ORDER BY id DESC{limit}")
         except BaseException as error:  # as in record()
             if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
                 raise
@@ -209,15 +212,14 @@ class History:
                 f" {type(error).__name__}. The job does not need it; 'spark-ckpt repair-history DIR JOB' makes it anew."
             ) from None
 
-    def _read(self, newest: int | None) -> list[HistoryRow]:
+    def _read(self, query: str) -> list[HistoryRow]:
         table = self._opened()
         if table is None:
             return []
         # Not through pyarrow's dataset reader: its threads call back into Python, and a process that exits soon
         # afterwards may abort.
-        limit = "" if newest is None else f" LIMIT {newest}"
-        query = QueryBuilder().register("history", table).execute(f"SELECT * FROM history ORDER BY id DESC{limit}")
-        rows = pa.table(query.read_all()).to_pylist()
+        found = QueryBuilder().register("history", table).execute(query)
+        rows = pa.table(found.read_all()).to_pylist()
         return [from_dict(row) for row in reversed(rows)]
 
     def _opened(self) -> DeltaTable | None:

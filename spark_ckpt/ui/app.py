@@ -21,10 +21,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spark_ckpt.errors import CkptError
 from spark_ckpt.jobs.job import Job
-from spark_ckpt.monitoring.facts import NEWEST
+from spark_ckpt.monitoring.facts import BRIEF, NEWEST, history_row_of
 from spark_ckpt.monitoring.folder import jobs_in, look_at
 from spark_ckpt.monitoring.metrics import CONTENT_TYPE, exposition
 from spark_ckpt.monitoring.overview import Overview
+from spark_ckpt.storage.history import HistoryRow
 from spark_ckpt.ui.pages import checkpoint_page, job_page, jobs_page
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -32,8 +33,6 @@ COOKIE = "spark_ckpt_token"
 _LOOKS = 16
 """So many jobs are looked at side by side."""
 _FRESH_S = 2.0
-_OLDER = 10_000
-"""So far back a checkpoint is looked for in the history."""
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -56,14 +55,14 @@ def create_app(dir: str, token: str | None = None, hosts: Iterable[str] = LOOPBA
         return await _answer(lambda: jobs_page(dir, looks.all()))
 
     async def job(request: Request) -> Response:
-        return await _answer(lambda: _of(looks.one(request.path_params["job"]), job_page))
+        return await _answer(lambda: job_page(looks.one(request.path_params["job"])))
 
     async def checkpoint(request: Request) -> Response:
         name, k = request.path_params["job"], request.path_params["checkpoint"]
-        return await _answer(lambda: _of(looks.one(name, k), lambda o: checkpoint_page(o, k)))
+        return await _answer(lambda: checkpoint_page(name, looks.row(name, k)))
 
     async def metrics(_: Request) -> Response:
-        return await _answer(lambda: exposition(looks.all(1)), CONTENT_TYPE)
+        return await _answer(lambda: exposition(looks.all()), CONTENT_TYPE)
 
     static = StaticFiles(directory=str(files("spark_ckpt.ui").joinpath("static")))
     routes = [
@@ -75,10 +74,6 @@ def create_app(dir: str, token: str | None = None, hosts: Iterable[str] = LOOPBA
     ]
     middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)), Middleware(_Guard, token=token)]
     return Starlette(routes=routes, middleware=middleware)
-
-
-def _of(overview: Overview | None, page: Callable[[Overview], str | None]) -> str | None:
-    return None if overview is None else page(overview)
 
 
 async def _answer(page: Callable[[], str | None], content_type: str = "text/html; charset=utf-8") -> Response:
@@ -99,17 +94,19 @@ class _Looks:
         self._pool = ThreadPoolExecutor(_LOOKS, "spark-ckpt-ui")
         self._seen: dict[tuple[str, int], tuple[float, Overview]] = {}
 
-    def all(self, newest: int = 0) -> list[Overview]:
-        """By default without the history, which takes longest to read; it has the sizes of state."""
-        return list(self._pool.map(lambda job: self._look(job, newest), jobs_in(self._dir, **self._options)))
+    def all(self) -> list[Overview]:
+        return list(self._pool.map(lambda job: self._look(job, BRIEF), jobs_in(self._dir, **self._options)))
 
-    def one(self, name: str, checkpoint: int | None = None) -> Overview | None:
-        found = next((job for job in jobs_in(self._dir, **self._options) if job.name == name), None)
-        if found is None:
-            return None
-        overview = self._look(found, NEWEST)
-        oldest = min((r.id for r in overview.facts.history), default=0)
-        return overview if checkpoint is None or checkpoint >= oldest else self._look(found, _OLDER)
+    def one(self, name: str) -> Overview | None:
+        job = self._job(name)
+        return None if job is None else self._look(job, NEWEST)
+
+    def row(self, name: str, checkpoint: int) -> HistoryRow | None:
+        job = self._job(name)
+        return None if job is None else history_row_of(job, checkpoint)
+
+    def _job(self, name: str) -> Job | None:
+        return next((job for job in jobs_in(self._dir, **self._options) if job.name == name), None)
 
     def _look(self, job: Job, newest: int) -> Overview:
         at, seen = self._seen.get((job.name, newest), (0.0, None))

@@ -25,14 +25,12 @@ def jobs_page(dir: str, overviews: Sequence[Overview]) -> str:
     return _render("jobs.html", dir=dir, jobs=overviews, now_ms=max((o.facts.now_ms for o in overviews), default=0))
 
 
-def job_page(overview: Overview) -> str:
-    return _render("job.html", **_of_job(overview))
+def job_page(overview: Overview | None) -> str | None:
+    return None if overview is None else _render("job.html", **_of_job(overview))
 
 
-def checkpoint_page(overview: Overview, checkpoint: int) -> str | None:
-    """None if the history does not have it."""
-    row = next((r for r in overview.facts.history if r.id == checkpoint), None)
-    return None if row is None else _render("checkpoint.html", o=overview, **_of_checkpoint(row))
+def checkpoint_page(job: str, row: HistoryRow | None) -> str | None:
+    return None if row is None else _render("checkpoint.html", job=job, **_of_checkpoint(row))
 
 
 def report_page(overview: Overview) -> str:

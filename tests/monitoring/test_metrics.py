@@ -15,6 +15,7 @@ from spark_ckpt.monitoring.metrics import exposition
 from spark_ckpt.monitoring.overview import overview_of
 from spark_ckpt.protocol.events import TimeSeen
 from spark_ckpt.protocol.records import BatchRecord, TableRef
+from spark_ckpt.storage.history import UidSize
 from tests.monitoring.facts_harness import NOW_MS, complete, facts, row
 
 EXAMPLES = Path(__file__).parents[2] / "examples/monitoring"
@@ -32,7 +33,12 @@ STATISTICS = {
 def _seen(**what):
     times = {3: (TimeSeen("totals", (NOW_MS - 8000) * 1000, 0),)}
     done = replace(complete(3, 5000), tables={"totals": TableRef(1, "m")})
-    told = {"completions": (done,), "history": (row(3, keys=42),), "statistics": STATISTICS}
+    told = {
+        "completions": (done,),
+        "state": {"totals": UidSize(42, 4096, 1)},
+        "history": (row(3),),
+        "statistics": STATISTICS,
+    }
     return overview_of(facts(**{**told, "batches": (BatchRecord(1, 3, 1, times=times),), **what}))
 
 
@@ -54,6 +60,7 @@ def _samples(*overviews):
         ("spark_ckpt_checkpoint_phase_seconds", {"phase": "alignment", "quantile": "0.5"}, 0.01),
         ("spark_ckpt_checkpoint_written_bytes_sum", {}, 7e6),
         ("spark_ckpt_state_keys", {"uid": "totals"}, 42),
+        ("spark_ckpt_state_bytes", {"uid": "totals"}, 4096),
         ("spark_ckpt_watermark_delay_seconds", {"uid": "totals"}, 8),
         ("spark_ckpt_sink_behind_seconds", {"sink": "out"}, 6),
         ("spark_ckpt_sink_waiting", {"sink": "out"}, 0),
@@ -65,7 +72,7 @@ def test_each_figure_has_its_name_unit_and_labels(name, labels, value):
 
 
 def test_what_is_not_known_is_left_out():
-    nothing = _samples(_seen(starts=(), heard=None, completions=(), committed=frozenset(), statistics={}, history=()))
+    nothing = _samples(_seen(starts=(), heard=None, completions=(), committed=frozenset(), statistics={}))
     assert {name for name, *_ in nothing} == {"spark_ckpt_job_state", "spark_ckpt_starts", "spark_ckpt_unreadable"}
     assert not [name for name in _samples(_seen()) if ("phase", "flush") in name]
 

@@ -217,3 +217,5 @@ def test_the_newest_rows_come_by_id_as_all_do(tmp_path: Path) -> None:
         history.append(HistoryRow(k, "checkpoint", "completed", 1000 * k, 1, k, completed_ms=1000 * k + 5))
     assert [r.id for r in history.read()] == [1, 2, 3, 4]
     assert [r.id for r in history.read(newest=2)] == [3, 4]
+    assert [r.id for r in history.read(checkpoint=2)] == [2]
+    assert history.read(checkpoint=9) == []

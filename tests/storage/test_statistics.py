@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
-from spark_ckpt.jobs._report import history_row
 from spark_ckpt.jobs.job import Job
+from spark_ckpt.jobs.report import history_row
 from spark_ckpt.jobs.statistics import StatisticsKeeper
 from spark_ckpt.protocol.records import AbortedRecord, GenerationRecord, Topology, TriggerRecord
 from spark_ckpt.protocol.steps import AppendHistory

@@ -56,7 +56,10 @@ def test_pages_of_a_job_that_ran_show_it_and_its_checkpoints(client):
     assert 'class="gantt"' in checkpoint.text
 
 
-@pytest.mark.parametrize("path", ["/jobs/none", "/jobs/none/checkpoints/1", "/jobs/..%2F..%2Fetc", "/static/../app.py"])
+@pytest.mark.parametrize(
+    "path",
+    ["/jobs/none", "/jobs/none/checkpoints/1", "/jobs/job/checkpoints/99", "/jobs/..%2F..%2Fetc", "/static/../app.py"],
+)
 def test_what_is_not_there_is_not_found(client, path):
     assert client.get(path).status_code == 404
 
@@ -64,7 +67,8 @@ def test_what_is_not_there_is_not_found(client, path):
 def test_names_and_reasons_are_shown_and_never_interpreted():
     seen = _seen(heard=None, ended=EndedRecord(1, NOW_MS, EVIL, EVIL))
     object.__setattr__(seen, "job", EVIL)
-    for page in (jobs_page(EVIL, [seen]), job_page(seen), report_page(seen), checkpoint_page(seen, 6)):
+    row_6 = checkpoint_page(EVIL, seen.facts.history[0])
+    for page in (jobs_page(EVIL, [seen]), job_page(seen), report_page(seen), row_6):
         assert EVIL not in page
         assert "&lt;script&gt;alert(1)" in page
 
@@ -110,10 +114,6 @@ def test_every_picture_has_its_words():
 def test_a_job_without_anything_has_a_page():
     assert "never started" in job_page(overview_of(facts(starts=(), heard=None, completions=(), committed=frozenset())))
     assert "no jobs" in jobs_page("/nothing", [])
-
-
-def test_a_checkpoint_that_is_not_in_the_history_has_none():
-    assert checkpoint_page(_seen(), 99) is None
 
 
 def test_the_report_is_one_file(folder, tmp_path):

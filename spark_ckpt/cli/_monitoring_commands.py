@@ -14,6 +14,7 @@ from rich.console import Console
 from spark_ckpt import clock
 from spark_ckpt.cli._shared import AsJson, Dir, Name, Storage, errors, json_text, open_job, storage_settings
 from spark_ckpt.cli._text_table import terminal_width, text_table
+from spark_ckpt.monitoring.facts import BRIEF
 from spark_ckpt.monitoring.findings import Finding, Severity, findings_of
 from spark_ckpt.monitoring.folder import jobs_in, look_at
 from spark_ckpt.monitoring.overview import Overview
@@ -37,7 +38,7 @@ def jobs(dir: Dir, storage: Storage = None, as_json: AsJson = False, watch: Watc
     """List the jobs of a folder: state, newest checkpoint, how old what the sinks show is, size of the state."""
 
     def show() -> str:
-        found = [look_at(job) for job in jobs_in(dir, **storage_settings(storage or ()))]
+        found = [look_at(job, BRIEF) for job in jobs_in(dir, **storage_settings(storage or ()))]
         if as_json:
             return json_text([as_plain(o) for o in found])
         if not found:

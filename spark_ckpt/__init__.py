@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from spark_ckpt import agg, errors
     from spark_ckpt.agg import AggSpec
     from spark_ckpt.api.query import CkptQuery
-    from spark_ckpt.api.session import CkptDataStreamReader, CkptSession, enable
+    from spark_ckpt.api.read import CkptDataStreamReader
+    from spark_ckpt.api.session import CkptSession, enable
     from spark_ckpt.api.state import CkptAsOf, CkptState
     from spark_ckpt.api.write import CkptDataStreamWriter
     from spark_ckpt.config import JobConfig
@@ -94,7 +95,7 @@ _MODULES = {
     "Rollback": "jobs.rollback",
     "CallContext": "state.functions.base",
     "CheckpointHooks": "jobs.hooks",
-    "CkptDataStreamReader": "api.session",
+    "CkptDataStreamReader": "api.read",
     "CkptDataStreamWriter": "api.write",
     "CkptQuery": "api.query",
     "CkptSession": "api.session",

@@ -15,14 +15,16 @@ from mypy.plugin import AttributeContext, ClassDefContext, MethodSigContext, Plu
 from mypy.plugins.common import add_method_to_class
 from mypy.types import AnyType, CallableType, FunctionLike, Instance, Type, TypeOfAny
 
-_ADDED = "spark_ckpt.plan.grouped_methods"
+_ADDED, _UIDS = "spark_ckpt.plan.grouped_methods", "spark_ckpt.plan.analysed.uids"
+_READ = (_ADDED, _UIDS, "spark_ckpt.api._on_dataframes")
+"""Modules whose types are known when a user's file is looked at."""
 _DATAFRAME, _GROUPED = "pyspark.sql.dataframe.DataFrame", "pyspark.sql.group.GroupedData"
 _METHODS = ("aggregate", "applyInArrowWithState", "topN")
 
 
 class Added(Plugin):
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
-        return [(10, _ADDED, -1), (10, "spark_ckpt.api._on_dataframes", -1)] if file.fullname == "spark_ckpt" else []
+        return [(10, name, -1) for name in _READ] if file.fullname == "spark_ckpt" else []
 
     def get_attribute_hook(self, fullname: str) -> Callable[[AttributeContext], Type] | None:
         found = {f"{_DATAFRAME}.uid": _uid, f"{_DATAFRAME}.writeStream": _writer}
@@ -49,7 +51,7 @@ def _signature(name: str, ctx: MethodSigContext) -> FunctionLike:
 
 
 def _uid(ctx: AttributeContext) -> Type:
-    return _bound(_named(ctx.api, "spark_ckpt.plan.analysed.uids", "with_uid")) or ctx.default_attr_type
+    return _bound(_named(ctx.api, _UIDS, "with_uid")) or ctx.default_attr_type
 
 
 def _writer(ctx: AttributeContext) -> Type:

@@ -65,6 +65,6 @@ def rows_by_spark(asked: Asked, why: str, *more: str) -> StreamRows | None:
 
 
 def spark_stream(session: Any, stream: SparkStreamMaker | Any, uid: str | None) -> Any:
-    """See :meth:`spark_ckpt.api.session.CkptDataStreamReader.spark`."""
+    """See :meth:`spark_ckpt.api.read.CkptDataStreamReader.spark`."""
     made = spark_stream_rows(session.spark, stream, uid)
     return session._frame(made.recipe, made.lineage, made.schema)

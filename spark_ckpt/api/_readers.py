@@ -24,7 +24,7 @@ _CORRUPT = "columnNameOfCorruptRecord"
 
 
 class FileReaders:
-    """What :class:`spark_ckpt.api.session.CkptDataStreamReader` has of them."""
+    """What :class:`spark_ckpt.api.read.CkptDataStreamReader` has of them."""
 
     def load(
         self,
@@ -81,7 +81,7 @@ class FileReaders:
         self, path: str, rowTag: str | None = None, schema: StructType | str | None = None, *more: Any, **options: Any
     ) -> DataFrame:
         """As PySpark's: XML files below ``path``, which Spark's own source reads, as of
-        :meth:`spark_ckpt.api.session.CkptDataStreamReader.spark`; ``rowTag`` is the element that is a row.
+        :meth:`spark_ckpt.api.read.CkptDataStreamReader.spark`; ``rowTag`` is the element that is a row.
 
         ``options`` and ``more`` as of PySpark's. Raises as :meth:`load`.
         """

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pyspark.sql import Column
@@ -17,6 +18,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.execution.chain import Chain, Recipe, StreamRows
 from spark_ckpt.execution.columns import free
+from spark_ckpt.execution.job_graph import Step
 from spark_ckpt.execution.lineage import Stays, place_of_rows
 from spark_ckpt.execution.refused_types import refuse_without_arrow
 from spark_ckpt.runtime.operations import Operation, Renamed
@@ -34,12 +36,25 @@ class Walked(ABC, Generic[R]):
     def __init__(self, session: Any) -> None:
         self.session, self.spark = session, session.spark
         self.uses_of_uids: Counter[tuple[str, Any]] = Counter()
+        self.steps: list[Step] = []
+        """Of the nodes that were walked, those that no other has as its input."""
+
+    def rows(self, node: Node) -> R:
+        """What ``node`` puts out."""
+        beside, self.steps = self.steps, []
+        made = self.made(node)
+        self.steps = [*beside, Step(self.kind(node), partial(self.said, node), self.steps, made.lineage)]
+        return made
 
     # -- what a node says --------------------------------------------------------------------------------------
 
     @abstractmethod
-    def rows(self, node: Node) -> R:
-        """What ``node`` puts out."""
+    def made(self, node: Node) -> R:
+        """See :meth:`rows`."""
+
+    def said(self, node: Node) -> str:
+        """One line of ``node``, for people."""
+        return self.kind(node)
 
     @abstractmethod
     def child(self, node: Node) -> Node:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from spark_ckpt.execution.job_graph import Translated
 from spark_ckpt.operators.own_operators import Groups
 from spark_ckpt.plan.analysed.leaves import Stream
-from spark_ckpt.plan.analysed.translate import Translated
 
 SparkDF = Any
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_ckpt.api.session import lane_count
+from spark_ckpt.api.read import lane_count
 from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError

@@ -37,7 +37,7 @@ CLASSES = [
 ]
 MODULES = [
     importlib.import_module(f"spark_ckpt.{name}")
-    for name in ("agg", "api.session", "jobs.job", "jobs.savepoint", "sinks.registry")
+    for name in ("agg", "api.read", "api.session", "jobs.job", "jobs.savepoint", "sinks.registry")
 ]
 """Of functions that users call."""
 

@@ -42,7 +42,7 @@ query = writer.format("delta").queryName("orders").trigger(availableNow=True).st
 
 reveal_type(ckpt)  # spark_ckpt.api.session.CkptSession
 reveal_type(ckpt.spark)  # pyspark.sql.session.SparkSession
-reveal_type(ckpt.readStream)  # spark_ckpt.api.session.CkptDataStreamReader
+reveal_type(ckpt.readStream)  # spark_ckpt.api.read.CkptDataStreamReader
 reveal_type(orders)  # pyspark.sql.dataframe.DataFrame
 reveal_type(orders.schema)  # pyspark.sql.types.StructType
 reveal_type(orders["amount"])  # pyspark.sql.column.Column

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.execution.build import name_operators, name_sources
-from spark_ckpt.execution.chain import Recipe
 from spark_ckpt.execution.columns import refuse_reserved
-from spark_ckpt.execution.event_time import without_notes
-from spark_ckpt.execution.lineage import Lineage
-from spark_ckpt.execution.refused_types import refuse_unwritable
+from spark_ckpt.execution.job_graph import Translated
 from spark_ckpt.operators.walks import Over
 from spark_ckpt.plan.analysed._aggregates import aggregate
 from spark_ckpt.plan.analysed._joins import static_join, stream_join
@@ -60,11 +52,10 @@ from spark_ckpt.plan.analysed._rules import in_stream_form
 from spark_ckpt.plan.analysed._streams_of_plan import StreamsOfPlan, spark_stream, streams_in
 from spark_ckpt.plan.analysed._time_windows import assigned, time_window, watermark
 from spark_ckpt.plan.analysed._translation import Translation
-from spark_ckpt.plan.analysed.job_graph import JobGraph, Step
 from spark_ckpt.plan.analysed.ledger import How, entry_of
 from spark_ckpt.plan.analysed.own_operators import own_operator
 from spark_ckpt.plan.analysed.uids import given_uid
-from spark_ckpt.runtime.stateless import arrow_schema, nullable
+from spark_ckpt.runtime.stateless import nullable
 from spark_ckpt.types import CONTROL_COLUMNS
 
 SparkDF = Any
@@ -72,33 +63,6 @@ JavaObject = Any
 _FIELDS = 25
 """How many columns of a node are shown, as Spark has it."""
 _PLACE = "In the SQL text it is"
-
-
-@dataclass(frozen=True)
-class Translated:
-    """A DataFrame as a job: what a start builds it from."""
-
-    _session: Any
-    _recipe: Recipe
-    _lineage: Lineage
-    schema: StructType
-    _last: Step
-
-    def graph(self) -> JobGraph:
-        """Of sources, segments and operators, under the names that a start gives them. Raises ``TopologyError`` for
-        names that come twice."""
-        sources = name_sources(self._lineage)
-        uids = name_operators(self._lineage, sources, self._session.config().require_uid)
-        return JobGraph(self._last, sources, uids)
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self.schema.names)
-
-    def _arrow_schema(self) -> pa.Schema:
-        """Of what sinks get. Raises ``InvalidInputError`` for a column whose type no sink has."""
-        refuse_unwritable(self.schema)
-        return arrow_schema(without_notes(self.schema))
 
 
 def translated(session: Any, df: SparkDF) -> Translated:
@@ -124,17 +88,16 @@ class Walk(Translation):
     def __init__(self, session: Any, streams: StreamsOfPlan) -> None:
         super().__init__(session)
         self._streams = streams
-        self.steps: list[Step] = []
 
-    def rows(self, node: JavaObject) -> Rows:
-        beside, self.steps = self.steps, []
-        made = self._located(node)
-        for operator in made.lineage.operators:
+    def made(self, node: JavaObject) -> Rows:
+        rows = self._located(node)
+        for operator in rows.lineage.operators:
             if operator.uid is None and not operator.stands_in:
                 operator.marked(str(node.canonicalized()))
-        step = Step(kind_of(node), partial(node.simpleString, _FIELDS), self.steps, made.lineage)
-        self.steps = [*beside, step]
-        return made
+        return rows
+
+    def said(self, node: JavaObject) -> str:
+        return str(node.simpleString(_FIELDS))
 
     def uid(self, node: JavaObject) -> str | None:
         return given_uid(self.uses_of_uids, node)

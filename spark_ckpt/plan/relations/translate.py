@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from pyspark.sql import Column
@@ -13,13 +12,12 @@ from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution.chain import Chain, Recipe, StreamRows
+from spark_ckpt.execution.job_graph import Translated
 from spark_ckpt.execution.plan_text import OF_FILES
 from spark_ckpt.execution.spark_errors import no_window_function
 from spark_ckpt.execution.spark_stream_rows import spark_stream_rows
 from spark_ckpt.operators.walks import Over
-from spark_ckpt.plan.analysed.job_graph import Step
 from spark_ckpt.plan.analysed.ledger import Entry, How, entry_of
-from spark_ckpt.plan.analysed.translate import Translated
 from spark_ckpt.plan.relations._aggregates import aggregate
 from spark_ckpt.plan.relations._columns import column
 from spark_ckpt.plan.relations._joins import join
@@ -66,16 +64,6 @@ def translated(session: Any, df: SparkDF) -> Translated:
 class Walk(Translation):
     """From the sinks' end of a tree to its sources."""
 
-    def __init__(self, session: Any) -> None:
-        super().__init__(session)
-        self.steps: list[Step] = []
-
-    def rows(self, node: Relation) -> Rows:
-        beside, self.steps = self.steps, []
-        made = self._rows(node)
-        self.steps = [*beside, Step(kind_of(node), partial(kind_of, node), self.steps, made.lineage)]
-        return made
-
     def uid(self, node: Relation) -> str | None:
         return given_uid(self.uses_of_uids, node)
 
@@ -90,7 +78,7 @@ class Walk(Translation):
     def over_frame(self, node: Relation, rows: Rows, frame: SparkDF, over: Over) -> SparkDF:
         return over_frame(self, node, rows, frame, over)
 
-    def _rows(self, node: Relation) -> Rows:
+    def made(self, node: Relation) -> Rows:
         stream = stream_of(node)
         if stream is not None:
             made = StreamRows(stream.recipe, stream.lineage, stream.schema)  # one recipe: read once

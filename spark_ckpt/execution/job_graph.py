@@ -1,4 +1,4 @@
-"""What a plan becomes, for people: sources, segments, keyed operators. Plain values; printed by ``ckpt.explain``."""
+"""What a plan becomes: a job, and for people its sources, segments and keyed operators. ``ckpt.explain`` prints it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from spark_ckpt.execution.build import name_operators, name_sources
+from spark_ckpt.execution.chain import Recipe
+from spark_ckpt.execution.event_time import without_notes
 from spark_ckpt.execution.lineage import Lineage, OperatorNode, Place, SourceNode, WatermarkNode
+from spark_ckpt.execution.refused_types import refuse_unwritable
+from spark_ckpt.runtime.stateless import arrow_schema
 
 _WIDTH = 100
 
@@ -92,3 +100,30 @@ class JobGraph:
 def _short(text: str) -> str:
     one = " ".join(text.split())
     return one if len(one) <= _WIDTH else f"{one[:_WIDTH]}..."
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A DataFrame as a job: what a start builds it from."""
+
+    _session: Any
+    _recipe: Recipe
+    _lineage: Lineage
+    schema: StructType
+    _last: Step
+
+    def graph(self) -> JobGraph:
+        """Of sources, segments and operators, under the names that a start gives them. Raises ``TopologyError`` for
+        names that come twice."""
+        sources = name_sources(self._lineage)
+        uids = name_operators(self._lineage, sources, self._session.config().require_uid)
+        return JobGraph(self._last, sources, uids)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.schema.names)
+
+    def _arrow_schema(self) -> pa.Schema:
+        """Of what sinks get. Raises ``InvalidInputError`` for a column whose type no sink has."""
+        refuse_unwritable(self.schema)
+        return arrow_schema(without_notes(self.schema))

@@ -32,7 +32,7 @@ _PROTOCOL = (
 )  # fmt: skip
 _SHELL = (
     "sources/test_source_reader.py", "storage/test_start_facts.py", "storage/test_torn_records.py",
-    "storage/test_damage.py", "storage/test_gc.py",
+    "storage/test_damage.py", "storage/test_gc.py", "storage/test_state_written_anew.py",
 )  # fmt: skip
 _AS_THINGS = tuple(
     f"storage/test_{name}.py" for name in ("savepoint_targets", "savepoints_as_things", "scheduled_savepoints")

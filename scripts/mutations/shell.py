@@ -6,6 +6,7 @@ from mutations.mutation import Mutation
 
 _IO, _COMMITTER, _RECORDS = "jobs/_io.py", "jobs/committer.py", "jobs/records.py"
 _START, _FACTS, _SAVEPOINTS = "jobs/start.py", "jobs/_start_facts.py", "jobs/_savepoints.py"
+_REWRITING, _MANIFEST = "jobs/rewriting.py", "storage/manifest.py"
 _REQUESTS, _DELETION = "jobs/requests.py", "jobs/_deletion.py"
 _READER, _SOURCE_IO = "runtime/source/reader.py", "runtime/source/_io.py"
 _TRIGGERS, _WATCH = "runtime/source/trigger_coordinator.py", "runtime/source/_lost_barriers.py"
@@ -157,6 +158,24 @@ MUTATIONS = (
         "a savepoint is there when all of it is",
         "tables = {uid: _export(records, store, table(uid), ref) for uid, ref in record.tables.items()}",
         "tables = dict(record.tables)",
+    ),
+    Mutation(
+        _SAVEPOINTS,
+        "a checkpoint that another start made is not one's own",
+        "if isinstance(made, Exists):\n        raise Retryable",
+        "if False:\n        raise Retryable",
+    ),
+    Mutation(
+        _REWRITING,
+        "two starts that write state anew share no manifest",
+        "uuid.uuid4().hex[:12]))",
+        '"rewritten"))',
+    ),
+    Mutation(
+        _MANIFEST,
+        "half a manifest is in no one's way",
+        "store.replace(path, _KIND, body)",
+        "store.create(path, _KIND, body)",
     ),
     Mutation(
         _REQUESTS,

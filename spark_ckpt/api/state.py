@@ -40,8 +40,8 @@ class CkptState(State):
         found: DataFrame = state_frame(self._spark, self)
         return found
 
-    def diff_df(self, before: int, after: int) -> DataFrame:
-        """:meth:`diff` of checkpoints ``before`` and ``after`` as a DataFrame."""
+    def diff_df(self, before: int | State, after: int | State | None = None) -> DataFrame:
+        """:meth:`diff` of ``before`` and ``after`` as a DataFrame."""
         found: DataFrame = self._spark.createDataFrame(self.diff(before, after))
         return found
 

@@ -43,6 +43,8 @@ def _differing(old: StateFiles, new: StateFiles) -> tuple[list[pa.RecordBatch], 
     """Rows that are live in one of them only. A key that was written again with the same values is among both."""
     gone: list[pa.RecordBatch] = []
     come: list[pa.RecordBatch] = []
+    if old.url != new.url:  # what a file's name says is said of one folder
+        return _all(old), _all(new)
     for file in sorted({*old.content, *new.content}):
         was: FileEntry | None = old.content.get(file)
         now: FileEntry | None = new.content.get(file)
@@ -52,6 +54,10 @@ def _differing(old: StateFiles, new: StateFiles) -> tuple[list[pa.RecordBatch], 
         gone += old.of(file, before - after)
         come += new.of(file, after - before)
     return gone, come
+
+
+def _all(files: StateFiles) -> list[pa.RecordBatch]:
+    return [batch for file in files.content for batch in files.rows(file)]
 
 
 def _sorted(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

@@ -158,23 +158,35 @@ class State(Hinting):
 
     # -- what changed ----------------------------------------------------------------------------------------------
 
-    def diff(self, before: int, after: int) -> pa.Table:
-        """What changed from checkpoint ``before`` to ``after``, both retained, by key.
+    def diff(self, before: int | State, after: int | State | None = None) -> pa.Table:
+        """What changed from ``before`` to ``after`` (None: this state), by key. Each is a retained checkpoint's id, or
+        a state: of another job, or of a savepoint, as to see that state that was written is what a stream made::
+
+            made = spark_ckpt.savepoint("/data/backfilled").state("totals")
+            assert not spark_ckpt.job("/data/checkpoints", "orders").state("totals", 42).diff(made).num_rows
 
         A row a key: the key columns (of a family also those that tell its rows apart), ``_change`` (``added``,
         ``removed`` or ``changed``), and the other columns as structs ``_before`` and ``_after``, null where there was
-        no such key. Files that both have, with the same rows, are not read. Raises ``InvalidInputError`` for a
-        savepoint, which has one checkpoint, and if the key columns are others.
+        no such key. Of one job, files that both have, with the same rows, are not read; else all rows of both come
+        into this process's memory. Raises ``InvalidInputError`` for an id at a savepoint, which has one checkpoint, and
+        if the key columns are others.
         """
-        if self._at is None:
-            raise InvalidInputError(f"{self!r} is of a savepoint: expected the state of a job's retained checkpoints")
-        old, new = self._at(before), self._at(after)
+        old, new = self._other(before), self if after is None else self._other(after)
         manifests = old._manifest(), new._manifest()
         keys = [s._identity(m) for s, m in zip((old, new), manifests, strict=True)]
         if keys[0] != keys[1]:
-            raise InvalidInputError(f"{self.uid!r} has other key columns: {keys[0]} at {before}, {keys[1]} at {after}")
+            raise InvalidInputError(f"expected the same key columns, found {keys[0]} of {old!r}, {keys[1]} of {new!r}")
         parts = [s._files(m) for s, m in zip((old, new), manifests, strict=True)]
         return changes(parts[0], parts[1], keys[0])
+
+    def _other(self, which: int | State) -> State:
+        if isinstance(which, State):
+            return which
+        if self._at is None:
+            raise InvalidInputError(
+                f"{self!r} is of a savepoint, which has one checkpoint: expected another state in place of {which}"
+            )
+        return self._at(which)
 
     # -- what the records say ------------------------------------------------------------------------------------
 

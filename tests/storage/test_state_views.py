@@ -179,6 +179,23 @@ def test_the_state_of_a_job_is_read_at_any_retained_checkpoint(root: Path) -> No
         job.state("counts", 9)
 
 
+def test_the_states_of_a_savepoint_and_of_jobs_are_compared_by_key(root: Path, tmp_path: Path) -> None:
+    job = WholeJob(root).job
+    job.savepoint(str(tmp_path / "made"), checkpoint=1)
+    state = spark_ckpt.savepoint(str(tmp_path / "made")).state("counts")
+    assert job.state("counts", 1).diff(state).num_rows == state.diff(job.state("counts", 1)).num_rows == 0
+    by_key = [("k", "ascending")]
+    assert job.state("counts", 2).diff(state).sort_by(by_key) == job.state("counts").diff(1, 2).sort_by(by_key)
+    other = WholeJob(tmp_path)
+    other.start()
+    other.step(True)
+    assert other.job.state("counts").diff(state).num_rows == 0
+    other.step(True)
+    assert other.job.state("counts").diff(job.state("counts", 2)).num_rows == 0
+    with pytest.raises(InvalidInputError, match="expected another state in place of 1"):
+        state.diff(1)
+
+
 def test_the_command_prints_what_changed(root: Path) -> None:
     def command(*arguments: str) -> Any:
         return CliRunner().invoke(app, [*arguments], env={"COLUMNS": "80"})

@@ -160,3 +160,17 @@ def test_what_cannot_be_known_from_rows_in_any_batches_is_refused_and_given_by_h
     assert made.state("visits").get("a")[0]["n"] == 1
     with pytest.raises(InvalidInputError, match=r"every='soon': expected a duration"):
         writer.bootstrap("visits", past.table(spark), every="soon")
+
+
+def test_sliding_windows_are_in_their_key_groups_whatever_order_is_asked_for(
+    spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], tmp_path: Path
+) -> None:
+    past, source = new_input("past", SCHEMA), new_input("live", SCHEMA)
+    past.add(*((f"k{i}", 12) for i in range(9)), ("last", 25))
+    rows = source.stream(ckpt).withColumn("at", F.timestamp_seconds("v")).withWatermark("at", "10 seconds")
+    sliding = named(rows.groupBy(F.window("at", "20 seconds", "10 seconds"), "k").agg(F.sum("v").alias("n")), "sliding")
+    made = ckpt.savepoint_writer(sliding).bootstrap("sliding", past.table(spark), "v").write(str(tmp_path / "made"))
+    state = made.state("sliding")
+    found = state.arrow().to_pylist()
+    assert sorted(r["sum_v"] for r in found) == [12] * 18 + [25] * 2
+    assert all(state.get(r["window_start"], r["k"]) == [r] for r in found)

@@ -57,8 +57,10 @@ class JobRecords:
         return [k for k in found if k is not None]
 
     def newest_id(self) -> int:
-        """The largest checkpoint id ever used; 0 if none was."""
-        return max([0, *self.ids("triggers"), *self.ids("checkpoints"), *self.ids("aborted")])
+        """The largest checkpoint id ever used; 0 if none was. Also one that a start confirmed and died ahead of its
+        checkpoint: another checkpoint of that id would look as if its rows were in the sinks."""
+        folders = ("triggers", "checkpoints", "aborted", "committed")
+        return max((id for folder in folders for id in self.ids(folder)), default=0)
 
     # -- generations -------------------------------------------------------------------------------------------
 

@@ -208,8 +208,8 @@ class Told:
     def __getattr__(self, method: str) -> Callable[..., Told]:
         def answered(*arguments: Any) -> Told:
             owner, _, part = self.uid.partition(".")
-            if method == "begin_empty" and part and not arguments and owner == "processor":
-                self.run.model(owner).answer(method, part)
+            if method == "begin_empty" and part and owner.startswith("processor"):
+                self.run.model(owner).answer(method, part)  # a variable, whatever its column is called
             elif owner.endswith("-once"):
                 self.run.model(owner.removesuffix("-once")).front.answer(method, *arguments)
             else:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from spark_ckpt.errors import RetryableError, TopologyError
+from spark_ckpt.faults import heard_by
+from spark_ckpt.protocol.records import CommittedRecord
 from tests.storage.changed_job import Changed
 from tests.storage.whole_job import ROWS, UID, WholeJob
 
@@ -72,3 +74,23 @@ def test_a_job_without_a_checkpoint_is_told_to_go_on_as_it_was_until_it_has_one(
     changed = Changed(tmp_path)
     changed.start()
     assert changed.counts == job.counts
+
+
+def test_what_a_start_that_died_only_confirmed_is_not_taken_for_a_checkpoint_of_the_job(root: Path) -> None:
+    """It was to be checkpoint 4. The next one is committed behind a crash, as its rows are in no sink yet."""
+
+    def die(place: str) -> None:
+        if place == "after CreateCompletion":
+            raise KeyboardInterrupt
+
+    records = WholeJob(root).job.records
+    records.store.replace("committed/0000000004.json", "committed", CommittedRecord(4, 0, 0).to_json())
+    job = WholeJob(root, retain="5")
+    job.start()
+    with heard_by(die), pytest.raises(KeyboardInterrupt):
+        job.step(True)
+    again = WholeJob(root, retain="5")
+    again.start()
+    again.check(doubles=False)
+    assert again.position == 4 * ROWS
+    assert [c.checkpoint for c in again.job.completed()][-1] == 5

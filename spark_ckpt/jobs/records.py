@@ -59,8 +59,8 @@ class JobRecords:
     def newest_id(self) -> int:
         """The largest checkpoint id ever used; 0 if none was. Also one that a start confirmed and died ahead of its
         checkpoint: another checkpoint of that id would look as if its rows were in the sinks."""
-        folders = ("triggers", "checkpoints", "aborted", "committed")
-        return max((id for folder in folders for id in self.ids(folder)), default=0)
+        known = (*self.ids("triggers"), *self.ids("checkpoints"), *self.ids("aborted"), *self.ids("committed"))
+        return max(known, default=0)
 
     # -- generations -------------------------------------------------------------------------------------------
 

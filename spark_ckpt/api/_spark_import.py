@@ -83,16 +83,20 @@ def _import_offsets(
     for number, (uid, node) in enumerate(sources.items()):
         options = given.get(uid)
         if options is None and lines[number] is not None:
-            options = _options(uid, node, checkpoint, number, lines[number])
+            line = lines[number]
+            options = _files(checkpoint, number, line) if node.inner == "files" else None
+            options = options or spark_offset_options(uid, node, line)
         if options is not None:
             writer.with_offsets(uid, **options)
 
 
-def _options(uid: str, node: SourceNode, checkpoint: SparkCheckpoint, number: int, offset: Any) -> dict[str, Any]:
+def _files(checkpoint: SparkCheckpoint, number: int, offset: Any) -> dict[str, Any] | None:
+    return {"files": checkpoint.files_of(number, int(offset["logOffset"]))} if "logOffset" in offset else None
+
+
+def spark_offset_options(uid: str, node: SourceNode, offset: Any) -> dict[str, Any]:
     """What Spark's offset is in the source's own options."""
     kind = node.inner if isinstance(node.inner, str) else ""
-    if kind == "files" and "logOffset" in offset:
-        return {"files": checkpoint.files_of(number, int(offset["logOffset"]))}
     if kind == "kafka" and all(isinstance(places, dict) for places in offset.values()):
         return {"startingOffsets": json.dumps(offset)}
     if kind == "delta" and "reservoirVersion" in offset:

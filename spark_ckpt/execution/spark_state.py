@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution._spark_aggregates import buffers_of, by_place, columns_of
+from spark_ckpt.execution._spark_joins import SparkJoin
 from spark_ckpt.execution._spark_location import files_at
 from spark_ckpt.execution.columns import quoted
 from spark_ckpt.execution.lineage import OperatorNode
@@ -22,11 +23,13 @@ from spark_ckpt.jobs.spark_checkpoint import SparkCheckpoint
 from spark_ckpt.jobs.spark_folder import one_spelling
 from spark_ckpt.names import family_table
 from spark_ckpt.state.aggregates.function import AggregateFunction
+from spark_ckpt.state.aggregates.sessions import SESSIONS, SessionAggregate
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.functions.distinct_rows import SEEN, DistinctRows
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.functions.pandas_input import DEFINED
+from spark_ckpt.state.joins.function import COUNTS, StreamJoin
 from spark_ckpt.state.lsm.written_rows import WrittenRows
 from spark_ckpt.state.processors.declared import EXPIRY, INDEX, LIST, LIST_NAME, LISTS, MAP, NEXT, TIMERS, Variable
 from spark_ckpt.state.processors.function import ProcessorFunction
@@ -74,10 +77,12 @@ class SparkState:
     def rows(self) -> dict[str, Any]:
         """A DataFrame for each state table. Raises ``InvalidInputError`` for what cannot be understood."""
         makers: list[tuple[type, tuple[str, ...], Callable[[], dict[str, Any]]]] = [
+            (SessionAggregate, ("sessionWindow",), self._sessions),
             (AggregateFunction, (_AGGREGATION,), self._aggregation),
             (DistinctRows, (_DEDUPE, _WITHIN), self._distinct),
             (PandasStateFunction, _WITH_STATE, self._with_state),
             (ProcessorFunction, ("transformWithState",), self._processor),
+            (StreamJoin, ("symmetricHashJoin",), self._join),
         ]
         for kind, names, maker in makers:
             if isinstance(self.node.function, kind):
@@ -94,12 +99,7 @@ class SparkState:
 
     def _aggregation(self) -> dict[str, Any]:
         function = self.node.function
-        if function.families:
-            raise InvalidInputError(
-                f"operator {self.uid!r}: what Spark keeps of {', '.join(function.families)} is not understood here, so "
-                f"the operator cannot be imported; compute its state of the rows: `ckpt.savepoint_writer(...)"
-                f".bootstrap({self.uid!r}, rows)`"
-            )
+        self._refuse_families(list(function.families))
         read = self._read()
         keys = self._keys(read)
         values = columns_of(function, self.uid, buffers_of(F.col("value"), read.schema["value"].dataType))
@@ -108,6 +108,32 @@ class SparkState:
             end = _micros(keys[function.window], kind) + function.size_us
             values[TIMEOUT_MS] = F.coalesce(F.ceil(end / 1000).cast("bigint") - 1, F.lit(NO_TIMEOUT))
         return {self.uid: self._table(self.uid, read, {**keys, **values})}
+
+    def _sessions(self) -> dict[str, Any]:
+        """Spark keeps a row a session, with all keys and the session in front of the buffers."""
+        function: SessionAggregate = self.node.function
+        self._refuse_families([family for family in function.families if family != SESSIONS])
+        read, table = self._read(), family_table(self.uid, SESSIONS)
+        kind = read.schema["value"].dataType
+        grouped = len(function.key_schema) + 1
+        times = [f.name for f in kind.fields[:grouped] if _is_session(f.dataType)]
+        if len(times) != 1:
+            raise self._other_keys(kind)
+        session = F.col(f"value.{quoted(times[0])}")
+        end = session["end"]
+        columns = {**self._keys(read, and_start=True), function.start: session["start"], function.end: end}
+        columns |= columns_of(function, self.uid, buffers_of(F.col("value"), kind)[grouped:])
+        columns[TIMEOUT_MS] = F.ceil(_micros(end, kind[times[0]].dataType["end"].dataType) / 1000).cast("bigint") - 1
+        none = self.spark.createDataFrame([], table_columns(self.tables[self.uid]))
+        return {self.uid: none, table: self._table(table, read, columns)}
+
+    def _refuse_families(self, names: list[str]) -> None:
+        if names:
+            raise InvalidInputError(
+                f"operator {self.uid!r}: what Spark keeps of {', '.join(names)} is not understood here, so "
+                f"the operator cannot be imported; compute its state of the rows: `ckpt.savepoint_writer(...)"
+                f".bootstrap({self.uid!r}, rows)`"
+            )
 
     def _distinct(self) -> dict[str, Any]:
         function, read = self.node.function, self._read()
@@ -190,16 +216,26 @@ class SparkState:
             family_table(self.uid, TIMERS), read, {**self._keys(read), EXPIRY: at, TIMEOUT_MS: _expires(at)}
         )
 
+    def _join(self) -> dict[str, Any]:
+        join = SparkJoin(self.uid, self.node.function, self._read)
+        sides = join.sides()
+        tables = {family_table(self.uid, name): side for name, side in zip(COUNTS, sides, strict=True)}
+        tables[self.uid] = join.counts(sides)
+        return {table: self._table(table, rows, _by_name(rows)) for table, rows in tables.items()}
+
     # -- columns ---------------------------------------------------------------------------------------------------
 
     def _read(self, **options: str) -> Any:
         reader = self.spark.read.format("statestore").option("batchId", self.batch)
         return reader.option("operatorId", self.operator.number).options(**options).load(self.location)
 
-    def _keys(self, read: Any) -> dict[str, Column]:
-        """By name; by place, where names are those of expressions."""
+    def _keys(self, read: Any, and_start: bool = False) -> dict[str, Column]:
+        """By name; by place, where names are those of expressions. ``and_start``: behind them is a session's start."""
         kind, form = read.schema["key"].dataType, self.tables[self.uid]
-        names, there = form.layout.key_schema.names, by_place(F.col("key"), kind)
+        if and_start:
+            kind = T.StructType(kind.fields[:-1])
+        names = form.layout.key_schema.names
+        there = by_place(F.col("key"), read.schema["key"].dataType)[: len(kind)]
         at = {f.name: place for place, f in enumerate(kind)}
         if len(there) != len(names):
             raise self._other_keys(kind)
@@ -232,6 +268,14 @@ class SparkState:
         """``read`` with the columns of ``table``, in their types."""
         fields = table_columns(self.tables[table])
         return read.select(*[columns[f.name].cast(f.dataType).alias(f.name) for f in fields])
+
+
+def _is_session(kind: T.DataType) -> bool:
+    return isinstance(kind, T.StructType) and kind.names == ["start", "end"]
+
+
+def _by_name(rows: Any) -> dict[str, Column]:
+    return {name: F.col(quoted(name)) for name in rows.columns}
 
 
 def _micros(column: Column, kind: T.DataType) -> Column:

@@ -160,7 +160,13 @@ class JoinPlan:
     ) -> StreamJoin:
         """``result``: what comes out, as Spark says. ``made_by`` and ``computed`` as :class:`StreamJoin` has them."""
         sides = tuple(
-            Side(self._kept[side], self._places[side], self.columns.sides[side].outer, self._expiry(side))
+            Side(
+                self._kept[side],
+                self._places[side],
+                self.columns.sides[side].outer,
+                self._expiry(side),
+                {**self._key_names(side), **self.columns.sides[side].kept},
+            )
             for side in (LEFT, RIGHT)
         )
         condition = self.columns.parts.condition
@@ -175,6 +181,10 @@ class JoinPlan:
             made_by,
             computed,
         )
+
+    def _key_names(self, side: int) -> dict[str, str]:
+        keys = zip(self.columns.keys.names, self.columns.parts.keys, strict=True)
+        return {name: key.names[side] or "" for name, key in keys}
 
     def _expiry(self, side: int) -> Expiry | None:
         end = self.ends[side]

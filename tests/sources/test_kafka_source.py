@@ -13,7 +13,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
+from spark_ckpt.api._spark_import import spark_offset_options
+from spark_ckpt.api._written_state import positions
+from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError, InvalidInputError, RetryableError
+from spark_ckpt.execution.lineage import SourceNode
 from spark_ckpt.sources.base import InnerReader, open_source
 from spark_ckpt.sources.kafka import _consumers
 from spark_ckpt.sources.kafka._reader import KafkaReader
@@ -103,6 +107,22 @@ def test_it_begins_where_the_options_say_and_again_there(open_: Open, options: d
     assert places(first) == expected
     produce(topic, 4, 2)
     assert open_(topic, **given).initial() == first
+
+
+def test_offsets_in_the_checkpoint_of_a_plain_spark_query_are_where_its_import_goes_on(tmp_path: Path) -> None:
+    topic = new_topic(10, 2)
+    options = {"kafka.bootstrap.servers": shared_kafka().bootstrap, "subscribe": topic, "startingTimestamp": "5"}
+    node = SourceNode("kafka", options, KafkaSource(options).schema(), "orders")
+    config = JobConfig.from_options({"dir": str(tmp_path)})
+
+    def goes_on(offset: Any) -> list[int]:
+        given = spark_offset_options("orders", node, offset)
+        return places(positions(node, config, "orders", None, given)(str(tmp_path / "made")))
+
+    assert goes_on({topic: {"0": 3, "1": 5}}) == [3, 5]
+    with pytest.raises(InvalidInputError, match=r"specify all TopicPartitions\. Use -1 for latest, -2 for earliest"):
+        goes_on({topic: {"0": 3}})
+    assert goes_on({topic: {"0": 3, "1": -2}}) == [3, 0]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ STORES = {
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
@@ -32,6 +33,14 @@ def source(new_input: NewInput) -> Input:
     for at in (0, 20):
         made.add(*rows(at))
     return made
+
+
+@pytest.fixture
+def only_with_rows(spark: SparkSession) -> Iterator[None]:
+    """Where the processing time goes on, Spark makes batches without rows for ever, also with ``availableNow``."""
+    spark.conf.set(NO_DATA, "false")
+    yield
+    spark.conf.unset(NO_DATA)
 
 
 def rows(at: int) -> list[tuple[Any, ...]]:
@@ -64,6 +73,17 @@ class Count:
         state.setTimeoutTimestamp(state.getCurrentWatermarkMs() + 15_000)
 
 
+class Seen:
+    """How many rows came, until none comes for an hour."""
+
+    def __call__(self, key: Any, frames: Any, state: Any) -> Any:
+        (n,) = state.get if state.exists else (0,)
+        n += sum(len(frame) for frame in frames)
+        state.update((n,))
+        state.setTimeoutDuration(3_600_000)
+        yield pd.DataFrame({"k": [key[0]], "value": [str(n)]})
+
+
 def kinds(df: Any) -> Any:
     """Several operators with state in one query: what is whose is told by their order in the plan."""
     timed = df.withColumn("at", F.timestamp_seconds("v")).withWatermark("at", "5 seconds")
@@ -72,7 +92,12 @@ def kinds(df: Any) -> Any:
     function = timed.groupBy("k").applyInPandasWithState(
         Count(), "k string, value string", "n long, total string", "append", "EventTimeTimeout"
     )
+    sums = [F.sum("v").alias("total"), F.avg("w").alias("mean"), F.count("*").alias("n")]
+    sessions = named(timed.groupBy("k", F.session_window("at", "3 seconds").alias("s")).agg(*sums), "sessions")
     made = [
+        sessions.select(
+            "k", F.concat_ws(" ", F.unix_seconds("s.start"), F.unix_seconds("s.end"), "total", "mean", "n")
+        ),
         windows.select("k", F.concat_ws(" ", F.col("window.start").cast("string"), F.col("total").cast("string"))),
         named(timed.dropDuplicates(["k", "at"]), "times").select("k", F.col("v").cast("string")),
         named(timed.dropDuplicatesWithinWatermark(["k"]), "within").select("k", F.col("v").cast("string")),
@@ -98,7 +123,27 @@ def goes_on_alike(
     assert job.rows() == ordered(found.values() if keys else map(tuple, expected))
 
 
-@pytest.mark.parametrize("store", ["rocksdb", pytest.param("hdfs", marks=pytest.mark.soak)])
+def joins(df: Any) -> Any:
+    """Of one stream with itself: of each pair of rows of a key, where the later one comes within 10 s."""
+    timed = df.withColumn("at", F.timestamp_seconds("v")).withWatermark("at", "5 seconds")
+    left = timed.select(
+        F.col("k").alias("lk"), F.col("v").alias("lv"), F.col("c").alias("lc"), F.col("at").alias("lat")
+    )
+    right = timed.select(F.col("k").alias("rk"), F.col("v").alias("rv"), F.col("at").alias("rat"))
+    on = F.expr("lk = rk AND rat BETWEEN lat AND lat + INTERVAL 10 SECONDS AND lv < rv")
+    made = [named(left.join(right, on, how), how) for how in ("inner", "leftOuter")]
+    shown = [m.select(F.lit(at).alias("kind"), "lk", "lv", "lc") for at, m in enumerate(made)]
+    return reduce(lambda one, other: one.unionByName(other), shown)
+
+
+def test_joins_go_on_with_the_rows_that_wait_in_plain_spark_and_know_which_have_found_another(
+    spark: SparkSession, ckpt: Any, source: Input, job: Job, tmp_path: Path
+) -> None:
+    spark.conf.set(PROVIDER, STORES["hdfs"])
+    goes_on_alike(spark, ckpt, source, job, tmp_path, joins, "append", None)
+
+
+@pytest.mark.parametrize("store", ["hdfs", pytest.param("rocksdb", marks=pytest.mark.soak)])
 def test_aggregates_go_on_from_what_plain_spark_kept_of_them(
     spark: SparkSession, ckpt: Any, source: Input, job: Job, tmp_path: Path, store: str
 ) -> None:
@@ -106,8 +151,8 @@ def test_aggregates_go_on_from_what_plain_spark_kept_of_them(
     goes_on_alike(spark, ckpt, source, job, tmp_path, aggregates, "update", "k")
 
 
-@pytest.mark.parametrize("store", ["hdfs", pytest.param("rocksdb", marks=pytest.mark.soak)])
-def test_windows_duplicates_and_functions_with_state_go_on_where_plain_spark_stood_and_at_its_watermark(
+@pytest.mark.parametrize("store", ["rocksdb", pytest.param("hdfs", marks=pytest.mark.soak)])
+def test_windows_sessions_duplicates_and_functions_with_state_go_on_where_plain_spark_stood_and_at_its_watermark(
     spark: SparkSession, ckpt: Any, source: Input, job: Job, tmp_path: Path, store: str
 ) -> None:
     spark.conf.set(PROVIDER, STORES[store])
@@ -156,6 +201,45 @@ def test_variables_and_timers_of_a_processor_go_on_from_those_of_plain_spark(
 ) -> None:
     spark.conf.set(PROVIDER, STORES["rocksdb"])
     goes_on_alike(spark, ckpt, source, job, tmp_path, processor, "append", None)
+
+
+class Lately(StatefulProcessor):
+    """A variable of each kind, each of which is forgotten after an hour."""
+
+    def init(self, handle: Any) -> None:
+        hour = 3_600_000
+        self.total = handle.getValueState("total", "n long", hour)
+        self.seen = handle.getListState("seen", "v long", hour)
+        self.parity = handle.getMapState("parity", "odd boolean", "n long", hour)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        for frame in rows:
+            for value in frame["v"].dropna():
+                v, odd = int(value), (int(value) % 2 == 1,)
+                self.total.update(((self.total.get()[0] if self.total.exists() else 0) + v,))
+                self.seen.appendValue((v,))
+                self.parity.updateValue(
+                    odd, ((self.parity.getValue(odd)[0] if self.parity.containsKey(odd) else 0) + 1,)
+                )
+        entries = sorted((k[0], v[0]) for k, v in self.parity.iterator())
+        total = self.total.get()[0] if self.total.exists() else None
+        yield pd.DataFrame({"k": [key[0]], "value": [f"{total} {[s[0] for s in self.seen.get()]} {entries}"]})
+
+
+def lately(df: Any) -> Any:
+    made = df.groupBy("k").transformWithStateInPandas(Lately(), "k string, value string", "append", "ProcessingTime")
+    seen = df.groupBy("k").applyInPandasWithState(
+        Seen(), "k string, value string", "n long", "append", "ProcessingTimeTimeout"
+    )
+    return named(made, "lately").unionByName(named(seen, "seen"))
+
+
+@pytest.mark.soak
+def test_variables_that_are_forgotten_and_time_outs_of_the_processing_time_go_on_from_those_of_plain_spark(
+    spark: SparkSession, ckpt: Any, source: Input, job: Job, tmp_path: Path, only_with_rows: None
+) -> None:
+    spark.conf.set(PROVIDER, STORES["rocksdb"])
+    goes_on_alike(spark, ckpt, source, job, tmp_path, lately, "append", None)
 
 
 def test_what_is_not_the_query_that_wrote_the_checkpoint_is_refused_by_name(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -44,13 +45,15 @@ class Expiry:
 class Side:
     """``columns`` are those kept of a row, at least one; ``slots`` where each is in the rows that arrive.
 
-    ``outer``: a row that finds no other comes out nevertheless, when it can find none any more.
+    ``outer``: a row that finds no other comes out nevertheless, when it can find none any more. ``made_of``: of keys
+    and ``columns``, what the side itself calls them.
     """
 
     columns: pa.Schema
     slots: tuple[str, ...]
     outer: bool
     expiry: Expiry | None = None
+    made_of: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def stored(self) -> pa.Schema:

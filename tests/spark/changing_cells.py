@@ -153,7 +153,7 @@ def random_cell(seed: int) -> Cell:
     names = chance.sample(able, chance.choice([1, 2, 3]))
     job = chance.choice(["nothing", chance.choice(list(JOBS))])
     if job == "update":
-        mode, names = "append", [name for name in names if "update" in OPERATORS[name].modes] or ["windows"]
+        mode, names = "append", [name for name in names if len(OPERATORS[name].modes) == 2] or ["windows"]
     operators = {n: chance.choice([c for c, change in CHANGES.items() if n in change.of]) for n in names}
     if all(not CHANGES[c].after(_base(n)).there for n, c in operators.items()) or all(
         not _shape(n, c).there for n, c in operators.items()

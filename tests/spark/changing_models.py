@@ -6,6 +6,7 @@ still there, and what comes begins with nothing. What a user answers to a start'
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -129,7 +130,9 @@ class Model:
         return {}
 
     def answer(self, method: str, *arguments: Any) -> None:
-        """``ckpt.migrate(uid).<method>(<arguments>)``."""
+        """``ckpt.migrate(uid).<method>(<arguments>)``. A type's question has the column, ``max_v``, of ``max(v)``."""
+        if self.named:
+            arguments = tuple(re.sub(r"^(sum|max)_(\w+)$", r"\1(\2)", str(a)) for a in arguments)
         if method == "begin_empty" and not arguments:
             self.groups = {}
         for values in self.kept():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -30,6 +32,8 @@ from spark_ckpt.storage.state_rows import live_rows, read_rows
 from spark_ckpt.types import KEY_GROUP, KEY_HASH, TIMEOUT_MS
 
 _LOWER = (1 << 32) - 1
+_AT_ONCE = 4
+"""Files that are read at the same time."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,8 @@ class State(Hinting):
     def arrow(self) -> pa.Table:
         """All rows, in this process's memory. Raises ``CorruptStorageError`` if a file is missing or damaged."""
         files = self._files(self._manifest())
-        rows = [b for f in files.content for b in files.rows(f)]
+        with ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1)) as threads:
+            rows = [b for batches in threads.map(lambda file: list(files.rows(file)), files.content) for b in batches]
         return pa.Table.from_batches(rows, files.schema).select(_shown(files.schema).names)
 
     def head(self, rows: int) -> pa.Table:

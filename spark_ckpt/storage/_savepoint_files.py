@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +27,7 @@ from spark_ckpt.storage.run_files import open_run_file, read_row_group, run_file
 
 _PREFIX = "savepoint-"
 _TRIES = 10
+_AT_ONCE = 4
 
 
 def export_files(
@@ -36,16 +38,21 @@ def export_files(
     Returns content and groups of the copy: no dead rows and no tombstone runs. A run's ``due_ms`` may be earlier than
     its rows' earliest. A file's name tells its content, so that calls for the same state write the same files: one
     after a crash goes on, and two at the same time do not harm each other. Memory: one row group and one compressed
-    file.
+    file, of as many files at once as there are cores, up to four.
 
     Raises ``CorruptStorageError`` if a state file is missing or damaged.
     """
     copied: dict[str, FileEntry] = {}
     moved: dict[str, tuple[str, BitMap]] = {}
-    for number, (file, entry) in enumerate(sorted(content.items())):
-        if entry.in_table:
-            dead = read_vector(source, entry.dv) if entry.dv else BitMap()
-            name, copied_entry = _copy_live(source, file, dead, target, number)
+
+    def copy(numbered: tuple[int, tuple[str, FileEntry]]) -> tuple[str, BitMap, str, FileEntry]:
+        number, (file, entry) = numbered
+        dead = read_vector(source, entry.dv) if entry.dv else BitMap()
+        return file, dead, *_copy_live(source, file, dead, target, number)
+
+    wanted = [(n, (file, entry)) for n, (file, entry) in enumerate(sorted(content.items())) if entry.in_table]
+    with ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1)) as threads:
+        for file, dead, name, copied_entry in threads.map(copy, wanted):
             copied[name] = copied_entry
             moved[file] = (name, dead)
     new_groups = {number: _move_group(group, moved) for number, group in groups.items()}

@@ -28,6 +28,8 @@ MINIO = Path.home() / ".cache/spark-ckpt/minio-v0.0.0-20260212201848-7aac2a2c5b7
 """Where ``scripts/with_env.sh ... --minio`` puts it; the version is the one named there."""
 SERVERS = ["moto", pytest.param("minio", marks=pytest.mark.soak)]
 """For fixtures' ``params``."""
+PAGE = 100
+"""How many names moto lists at once. MinIO and Amazon list a thousand."""
 _UP_S = 120
 
 
@@ -60,6 +62,7 @@ class S3Server(Server):
             "MINIO_ROOT_PASSWORD": SECRET,
             "MINIO_REGION": REGION,
             "MINIO_UPDATE": "off",
+            "MOTO_S3_DEFAULT_MAX_KEYS": str(PAGE),
         }
         command = {
             "moto": [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)],

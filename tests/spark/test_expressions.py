@@ -100,11 +100,11 @@ def compare(oracle: Oracle, texts: dict[str, Any]) -> None:
 
 
 def test_random_expressions_have_sparks_values(spark: Any) -> None:
-    check(spark, Random(SEED), 240, ansi=False)
+    check(spark, Random(SEED), 120, ansi=False)
 
 
 def test_random_expressions_fail_where_spark_fails(spark: Any) -> None:
-    check(spark, Random(SEED), 60, ansi=True)
+    check(spark, Random(SEED), 30, ansi=True)
 
 
 @pytest.mark.soak

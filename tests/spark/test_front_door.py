@@ -464,6 +464,7 @@ RANKED = {
 }
 
 
+@pytest.mark.soak  # the texts are in PROGRAMS, and test_topn.py has what rises and falls in several batches
 def test_rows_take_the_place_of_those_that_had_their_number(
     spark: SparkSession, ckpt: Any, new_input: Callable[[str, str], Input], tmp_path: Path
 ) -> None:

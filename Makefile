@@ -20,9 +20,9 @@ payments:  ## payments from Kafka into Kafka, PostgreSQL and Delta; starts the s
 	@scripts/with_env.sh dev --kafka python -m examples.payments.demo
 
 test: lint  ## everything: lint, types, all tests, and some again on PySpark 4.3; SPARK=4.3: all tests on that
-	@$(TEST) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(TEST) python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 ifeq ($(SPARK)$(PYTEST_ARGS),)
-	@SPARK=4.3 $(DEV) python -m pytest -m "smoke and not soak" tests/docs tests/plan tests/spark
+	@SPARK=4.3 $(DEV) python -m pytest -n 2 --dist loadfile -m "smoke and not soak" tests/docs tests/plan tests/spark
 endif
 
 soak:  ## what takes hours: more examples, more kills; before a release

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests import fork_server, kafka_server, shared_session
 from tests.how_many import some
+from tests.java_options import start_java_as_tests_do
 
 # Tests start some hundred Pythons: without compiled modules, each compiles this package anew, half a second.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 fork_server.use()
 # The driver binds to the host's name, which containers often cannot resolve.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-# What all of them begin with, those in processes of their own included.
-os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
+start_java_as_tests_do()
 
 # Deadlines measure the machine and not the code. Examples are the same in every run; `make simulate` explores.
 hypothesis.settings.register_profile("project", deadline=None, derandomize=True, print_blob=True, max_examples=some(50))
@@ -32,6 +34,20 @@ It also ends the JVM that it finds."""
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in FIRST)
+
+
+class OneBroker(LoadFileScheduling):
+    """A file is a process's; all files that use Kafka are one's: a start of the broker takes longer than most of their
+    tests, which wait for it more than they compute, so that the other process has the machine meanwhile."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "kafka" if kafka_server.uses_shared_kafka(Path(file)) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    return OneBroker(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -198,9 +198,14 @@ def shared_kafka() -> KafkaServer:
     return _shared[0]
 
 
+def uses_shared_kafka(file: Path) -> bool:
+    """Whether tests of ``file`` may ask for the shared broker, by its name or its folder's."""
+    return "kafka" in f"{file.parent.name}/{file.name}"
+
+
 def end_shared_kafka(following: Path | None) -> None:
     """``following``: the file of the next test, if there is one."""
-    if following is None or "kafka" not in f"{following.parent.name}/{following.name}":
+    if following is None or not uses_shared_kafka(following):
         while _shared:
             _shared.pop().stop()
 

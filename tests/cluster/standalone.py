@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from tests.java_options import SETTINGS
 from tests.kill.killed_job import JAVA_OPTIONS
 from tests.kill.processes import Session, await_condition, environment
 from tests.ports import free_port
@@ -93,7 +94,7 @@ def _daemon(folder: Path, role: str, host: str, *arguments: str) -> Session:
     command += ["--host", host, "--webui-port", "0", *arguments]
     env = environment(
         SPARK_HOME=str(SPARK_HOME), SPARK_DAEMON_JAVA_OPTS=JAVA_OPTIONS, SPARK_DAEMON_MEMORY="256m",
-        SPARK_LOCAL_IP=host, SPARK_LOCAL_DIRS=str(folder / "scratch"),
+        SPARK_LOCAL_IP=host, SPARK_LOCAL_DIRS=str(folder / "scratch"), SPARK_CONF_DIR=str(SETTINGS.parent),
     )  # fmt: skip
     return Session(command, folder / f"{role}-{host}.log", env)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kill.processes import conf_folder, environment
+from tests.kill.processes import environment, own_defaults
 
 SCRIPT = """
 import os, sys
@@ -46,12 +46,12 @@ print("jobs", spark_ckpt.job(sys.argv[1], "plain").verify())
 @pytest.mark.timeout(600)
 def test_plain_streams_and_sql_through_connect(tmp_path: Path) -> None:
     conf = f"spark.ckpt.dir {tmp_path}/jobs\nspark.sql.streaming.checkpointLocation {tmp_path}/locations\n"
-    folder = conf_folder(tmp_path, f"{conf}spark.sql.shuffle.partitions 2\n")
+    defaults = own_defaults(tmp_path, f"{conf}spark.sql.shuffle.partitions 2\n")
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(
         [sys.executable, "script.py", str(tmp_path / "jobs")],
         cwd=tmp_path,
-        env=environment(SPARK_CONF_DIR=folder),
+        env=environment(**defaults),
         capture_output=True,
         text=True,
         timeout=500,

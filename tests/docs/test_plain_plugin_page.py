@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kill.processes import conf_folder
+from tests.kill.processes import own_defaults
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "plain-plugin.md").read_text()
@@ -50,14 +50,14 @@ def test_the_pages_code_does_what_the_page_says(tmp_path: Path) -> None:
     shown = re.search(r"```\n# spark-defaults.conf.*?\n(.*?)```", PAGE, re.DOTALL)
     assert shown is not None
     settings = f"spark.sql.warehouse.dir {tmp_path}/warehouse\nspark.sql.shuffle.partitions 2\n"
-    folder = conf_folder(tmp_path, shown[1].replace("/data", str(tmp_path)) + settings)
+    defaults = own_defaults(tmp_path, shown[1].replace("/data", str(tmp_path)) + settings)
     first, *others = BLOCK.findall(PAGE.replace("/data", str(tmp_path)))
     (tmp_path / "page.py").write_text("\n".join([BEGIN, first, MORE_ORDERS, *others, LOOK]))
     path = os.pathsep.join(map(str, [ROOT, ROOT / "python_datasource"]))
     done = subprocess.run(
         [sys.executable, "page.py"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path, "SPARK_CONF_DIR": folder},
+        env={**os.environ, "PYTHONPATH": path, **defaults},
         capture_output=True,
         text=True,
         timeout=500,

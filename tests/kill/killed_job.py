@@ -32,7 +32,7 @@ IN_SOURCE, BETWEEN = "in the sources' stage", "between the operators"
 # Short-lived JVMs, as in tests/spark_conf: what costs more there than it saves.
 JAVA_OPTIONS = (
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -XX:MetaspaceSize=256m"
+    "-XX:TieredStopAtLevel=1 -XX:CompileThresholdScaling=4 -XX:+UseSerialGC -XX:-UsePerfData -XX:MetaspaceSize=256m"
 )
 
 

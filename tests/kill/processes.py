@@ -13,6 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.java_options import SETTINGS
+
 REPOSITORY = Path(__file__).parents[2]
 DEADLINE_S = 280.0
 """Far above what a start takes on a slow and busy machine; only a hang reaches it."""
@@ -27,13 +29,13 @@ def await_condition(what: str, condition: Callable[[], bool], deadline_s: float 
         time.sleep(0.02)
 
 
-def conf_folder(folder: Path, settings: str) -> str:
-    """What Spark is started with, for ``SPARK_CONF_DIR``: ``settings``, and those that make tests quick."""
-    quick = (REPOSITORY / "tests" / "spark_conf" / "spark-defaults.conf").read_text()
+def own_defaults(folder: Path, settings: str) -> dict[str, str]:
+    """The environment in which Spark begins with ``settings``, and those that make tests quick, as its defaults."""
+    quick = SETTINGS.read_text()
     quick += "spark.sql.streaming.checkpoint.fileChecksum.enabled true\n"
     (folder / "conf").mkdir()
     (folder / "conf" / "spark-defaults.conf").write_text(settings + quick)
-    return str(folder / "conf")
+    return {"SPARK_CONF_DIR": str(folder / "conf"), "PYSPARK_SUBMIT_ARGS": "pyspark-shell"}
 
 
 def environment(**more: str) -> dict[str, str]:

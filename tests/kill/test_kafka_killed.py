@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 import spark_ckpt
 from tests.kafka_server import KafkaServer
-from tests.kill.processes import REPOSITORY, Session, await_condition, conf_folder, environment
+from tests.kill.processes import REPOSITORY, Session, await_condition, environment, own_defaults
 
 KEYS, PARTITIONS = 5, 3
 
@@ -62,7 +62,7 @@ def test_a_killed_driver_and_a_killed_broker_leave_each_committed_record_counted
     tmp_path: Path, kafka: KafkaServer
 ) -> None:
     conf = f"spark.ckpt.dir {tmp_path}/jobs\nspark.sql.streaming.checkpointLocation {tmp_path}/locations\n"
-    folder = conf_folder(tmp_path, f"{conf}spark.ckpt.interval 1s\nspark.ckpt.initialDelay 0s\n")
+    defaults = own_defaults(tmp_path, f"{conf}spark.ckpt.interval 1s\nspark.ckpt.initialDelay 0s\n")
     topic = kafka.new_topic(PARTITIONS)
     produce(kafka, topic, 0, 3000)
     options = {
@@ -77,7 +77,7 @@ def test_a_killed_driver_and_a_killed_broker_leave_each_committed_record_counted
     def driver(lanes: int) -> Session:
         command = [sys.executable, str(REPOSITORY / "tests/kill/totals_job.py"), str(tmp_path)]
         arguments = ["kafka", json.dumps({**options, "lanes": str(lanes)})]
-        return Session([*command, *arguments], tmp_path / "driver.log", environment(SPARK_CONF_DIR=folder))
+        return Session([*command, *arguments], tmp_path / "driver.log", environment(**defaults))
 
     with driver(lanes=3):
         await_condition("some records are counted", lambda: counted(tmp_path) >= 400)

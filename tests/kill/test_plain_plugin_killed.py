@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 import spark_ckpt
 from tests.kill.plain_job import ROWS
-from tests.kill.processes import REPOSITORY, Session, await_condition, conf_folder, environment
+from tests.kill.processes import REPOSITORY, Session, await_condition, environment, own_defaults
 
 EXPECTED = [(v, v % 7) for v in range(ROWS)]
 
@@ -35,11 +35,11 @@ def in_database(folder: Path) -> list[tuple[int, int]]:
 def test_a_plain_query_killed_stopped_with_a_savepoint_and_started_from_it_has_each_row_once(tmp_path: Path) -> None:
     conf = f"spark.ckpt.dir {tmp_path}/jobs\nspark.sql.streaming.checkpointLocation {tmp_path}/locations\n"
     conf += "spark.ckpt.interval 1s\nspark.ckpt.initialDelay 0s\nspark.ckpt.retain 3\n"
-    folder = conf_folder(tmp_path, conf)
+    defaults = own_defaults(tmp_path, conf)
 
     def driver(job: str, *options: str) -> Session:
         command = [sys.executable, str(REPOSITORY / "tests/kill/plain_job.py"), str(tmp_path), job, *options]
-        return Session(command, tmp_path / "driver.log", environment(SPARK_CONF_DIR=folder))
+        return Session(command, tmp_path / "driver.log", environment(**defaults))
 
     with driver("plain"):
         await_condition("some rows are committed", lambda: len(in_database(tmp_path)) >= 300)

@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 import spark_ckpt
-from tests.kill.processes import REPOSITORY, Session, await_condition, conf_folder, environment
+from tests.kill.processes import REPOSITORY, Session, await_condition, environment, own_defaults
 from tests.kill.test_kafka_killed import KEYS, counted, expected, in_database
 from tests.sinks.sql_harness import new_database, run
 
@@ -59,14 +59,14 @@ TABLES: dict[str, Callable[[Path], DeltaTable | SqlTable]] = {
 @pytest.mark.parametrize("kind", list(TABLES))
 def test_a_driver_that_is_killed_again_and_again_counts_each_row_of_a_table_once(kind: str, tmp_path: Path) -> None:
     conf = f"spark.ckpt.dir {tmp_path}/jobs\nspark.sql.streaming.checkpointLocation {tmp_path}/locations\n"
-    folder = conf_folder(tmp_path, f"{conf}spark.ckpt.interval 1s\nspark.ckpt.initialDelay 0s\n")
+    defaults = own_defaults(tmp_path, f"{conf}spark.ckpt.interval 1s\nspark.ckpt.initialDelay 0s\n")
     table = TABLES[kind](tmp_path)
     table.add(range(ROWS))
 
     def driver() -> Session:
         command = [sys.executable, str(REPOSITORY / "tests/kill/totals_job.py"), str(tmp_path)]
         arguments = [table.source, json.dumps(table.options)]
-        return Session([*command, *arguments], tmp_path / "driver.log", environment(SPARK_CONF_DIR=folder))
+        return Session([*command, *arguments], tmp_path / "driver.log", environment(**defaults))
 
     found = [0]
     for _ in range(KILLS):

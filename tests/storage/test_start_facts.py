@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.jobs.start import read_facts
+from spark_ckpt.jobs.start import JobPlan, read_facts
 from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.storage.job_paths import JobPaths
-from tests.storage.whole_job import WholeJob
+from tests.storage.whole_job import TOPOLOGY, WholeJob
 
 
 class Overtaken(JobRecords):
@@ -60,6 +61,24 @@ def test_another_life_in_a_folder_that_was_removed_takes_no_number_of_the_one_be
     shutil.rmtree(tmp_path / "jobs")
     job.start(location="elsewhere")
     assert job.run.generation > first
+
+
+class Moving(WholeJob):
+    def plan(self, restore: str, location: str) -> JobPlan:
+        own = super().plan(restore, location)
+        return replace(own, own_location=lambda generation: f"{self.root}/spark-{generation}")
+
+
+def test_a_start_with_the_location_as_ever_goes_on_where_a_changed_query_went(tmp_path: Path) -> None:
+    job = Moving(tmp_path)
+    job.start()
+    job.step(True)
+    job.topology = replace(TOPOLOGY, sources=("rows", "more"))
+    job.start()
+    changed = job.run.location
+    assert changed == f"{tmp_path}/spark-{job.run.generation}"
+    job.start()
+    assert job.run.location == changed
 
 
 def test_only_the_triggers_of_what_no_start_can_restore_go(tmp_path: Path) -> None:

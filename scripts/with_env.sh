@@ -85,7 +85,7 @@ install_package() {
   "$VENV/bin/python" scripts/compile_pyspark.py  # Spark's Python processes start in less than half the time
   rm -f "$VENV/.stamp-$extras-"*
   touch "$stamp"
-  rm -f "$VENV/spark-classes.jsa"  # it is of the jars that were there before
+  rm -f "$VENV"/spark-classes.*  # of the jars that were there before
 }
 
 java_is_recent() {
@@ -124,7 +124,7 @@ EOF
 # The tests' Spark starts in two thirds of the time with it; without it, they run all the same.
 provide_class_archive() {
   [ -e "$VENV/spark-classes.jsa" ] && return
-  say "archiving the classes of Spark (once; half a minute)"
+  say "archiving the classes of Spark (once; a minute)"
   "$VENV/bin/python" scripts/archive_classes.py "$VENV/spark-classes.jsa" >/dev/null 2>&1 ||
     say "that did not work: the tests start Spark without"
 }

@@ -1,7 +1,7 @@
 """``archive_classes.py FILE``: the classes that Java loads for a few queries, as an archive that it starts faster from.
 
-Tests start Spark's Java a dozen times (``tests/java_options.py``). With the archive, a start takes 6 s of CPU in place of
-9, and its first queries 4 s less. Java ignores an archive that another Java or other jars made.
+Tests start Spark's Java a dozen times (``tests/java_options.py``). With the archive, a start takes 6 s of CPU in
+place of 9, and its first queries 4 s less. Java ignores an archive that another Java or other jars made.
 """
 
 from __future__ import annotations

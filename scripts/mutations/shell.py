@@ -103,9 +103,10 @@ MUTATIONS = (
     Mutation(
         _RECORDS,
         "the newest id is that of any record",
-        'max([0, *self.ids("triggers"), *self.ids("checkpoints"), *self.ids("aborted")])',
-        'max([0, *self.ids("checkpoints")])',
+        'known = (*self.ids("triggers"), *self.ids("checkpoints"), *self.ids("aborted"), *self.ids("committed"))',
+        'known = (*self.ids("checkpoints"), *self.ids("committed"))',
     ),
+    Mutation(_RECORDS, "an id that was only confirmed is used", ', *self.ids("committed"))', ")"),
     Mutation(_RECORDS, "what is settled is not open", "if k >= since and not self.is_settled(k))", "if k >= since)"),
     Mutation(
         _RECORDS,

@@ -226,6 +226,8 @@ class SparkState:
     # -- columns ---------------------------------------------------------------------------------------------------
 
     def _read(self, **options: str) -> Any:
+        # Spark's HDFS store asks its coordinator, which is there only since the session looked at its streams.
+        self.spark.streams.active  # noqa: B018 - for what it starts
         reader = self.spark.read.format("statestore").option("batchId", self.batch)
         return reader.option("operatorId", self.operator.number).options(**options).load(self.location)
 

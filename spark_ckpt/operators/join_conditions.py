@@ -80,7 +80,7 @@ class SplitCondition(ABC, Generic[R]):
 
     @abstractmethod
     def shape(self, e: Expression) -> tuple[str, list[Expression]] | None:
-        """The operator at the top, ``and``, ``or``, ``not``, ``between`` or a comparison, and its arguments."""
+        """The operator at the top, ``and``, ``or``, ``not`` or a comparison, and its arguments."""
 
     @abstractmethod
     def column(self, e: Expression) -> Column:
@@ -157,8 +157,6 @@ class SplitCondition(ABC, Generic[R]):
             side = LEFT if reads == (LEFT,) else RIGHT
             return OfSide(self._operand(side, self.column(e)), side == LEFT)
         op, args = self.shape(e) or ("", [])
-        if op == "between":
-            return self._both([args[0] >= args[1], args[0] <= args[2]], Both)
         if op in ("and", "or"):
             return self._both(args, Both if op == "and" else Either)
         if op == "not":

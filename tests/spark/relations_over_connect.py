@@ -132,8 +132,6 @@ PROGRAMS: dict[str, Made] = {
         .withColumns({"m": F.to_json("m"), "i": F.col("i").cast("string")})),
     "structs of windows": lambda o: shown(o.groupBy(F.struct("k", F.window("at", "2 minutes")).alias("s")).agg(
         F.max(F.window("at", "2 minutes").end).alias("e"))),
-    "texts of windows": lambda o: shown(o.groupBy(F.expr("struct(k AS name, window(at, '2 minutes', '1 minute')) AS s"))
-        .agg(F.expr("max(window(at, '2 minutes', '1 minute').end) AS e"))),
     "a column of sessions": lambda o: o.withColumn("s", F.session_window("at", "1 minute")).select("s.end", "v"),
     "summary": lambda o: shown(o.select("k", "v").summary("count", "mean", "50%", "max")),
     "description": lambda o: o.describe("v"),
@@ -249,6 +247,7 @@ def uids_and_refusals(orders: Orders) -> None:
     for refused, said in [
         (timed.join(other, ["k", "at"], "right").where(timed["k"].isNull()), "k: a join by names shows it once"),
         (timed.join(other, "k").where(other["v"] > 1), "Filter: Spark puts .* in front of withWat"),
+        (timed.where("hour(at) >= 0 AND k = 'a'"), r"Filter: Spark puts .* = a\)\) in front of withWat"),
     ]:
         with pytest.raises(InvalidInputError, match=said):
             orders.ckpt.check(refused, "append")
@@ -264,7 +263,15 @@ REFUSED: dict[str, Made] = {
         "m", o.zipWithIndex()._plan._columns[1]),
     "a left join with what a generator makes": lambda o: o.lateralJoin(
         o.sparkSession.tvf.explode("xs").toDF("x"), F.col("x") > 2, "left"),
-    "does not read this text": lambda o: o.select(F.expr("to_json(struct(*)) IS NULL")),
+    "a star inside of it takes in": lambda o: o.select(F.expr("to_json(struct(*)) IS NULL")),
+    "Project: over Spark Connect, .* F.window": lambda o: o.select(F.expr("window(at, '1 minute').start")),
+    "Project: over Spark Connect, .*F.window": lambda o: o.select(F.expr("window(at, '2 minutes', '1 minute')")),
+    "Project: .* Write the generator as a function": lambda o: o.selectExpr("k", "explode(xs) AS x"),
+    "Write the generator as a function": lambda o: o.select(F.call_function("explode", "xs")),
+    "names that begin with __ckpt_ are reserved": lambda o: o.withColumn("__ckpt_ctl", F.lit(None)),
+    "the text 'sum\\(v\\)' cannot be taken apart": lambda o: o.groupBy("k").agg(F.expr("sum(v)")),
+    "does not read a SQL text of both streams": lambda o: _timed(o).join(
+        _timed(o).toDF(*"abcde"), F.expr("k = b AND d = at")),
     "topN": lambda o: o.withColumn("n", F.row_number().over(Window.partitionBy("k").orderBy("v"))).where("n < 2"),
     "input_file_name\\(\\) is asked for": lambda o: o.select(F.input_file_name()),
     "topN: over Spark Connect its keys are columns": lambda o: o.groupBy(F.window("at", "1 minute")).topN(1, "v"),

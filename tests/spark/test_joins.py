@@ -106,18 +106,23 @@ def _guide(a: Any, b: Any) -> Any:
     return shown.join(clicks, F.expr(f"clickAdId = impressionAdId AND {soon}"), "leftOuter")
 
 
+def _second(time: str) -> tuple[Any, Any]:
+    return F.col(time), F.col(time) + F.expr("interval 1 second")
+
+
 def _renamed(a: Any, b: Any) -> Any:
     """An event time stays one by another name, in a struct and out of it."""
     a, b = _timed(a, b)
     a = a.withColumnRenamed("at", "t").select("id", F.struct("t", "k").alias("s")).select("id", "s.*")
     b = b.toDF("rid", "kk", "m", "seen", "dd").select("rid", "kk", F.col("seen").alias("u"), F.lit("x").alias("seen"))
-    return a.join(b, F.expr("k = kk AND u BETWEEN t - interval 1 second AND t + interval 1 second"), "left")
+    near = b["u"].between(a["t"] - F.expr("interval 1 second"), a["t"] + F.expr("interval 1 second"))
+    return a.join(b, (F.col("k") == F.col("kk")) & near, "left")
 
 
 def _aliased(a: Any, b: Any) -> Any:
     """By names that only an alias tells apart, ahead of ``withWatermark`` and behind it."""
     a, b = a.alias("a").withWatermark("at", "1 second"), b.withWatermark("seen", "2 seconds").alias("b")
-    soon = F.expr("b.seen BETWEEN a.at AND a.at + interval 1 second") & (F.abs("a.n") <= F.col("b.m") * 2)
+    soon = F.col("b.seen").between(*_second("a.at")) & (F.abs("a.n") <= F.col("b.m") * 2)
     return a.join(b, (F.col("a.k") == F.col("b.k")) & soon, "left").select("a.id", "b.rid")
 
 
@@ -135,9 +140,11 @@ def _three_by_alias(a: Any, b: Any) -> Any:
     """The second join by the other event time, and with a filter and a column between."""
     c = a.selectExpr("id as cid", "k", "at", "d").withWatermark("at", "1 second").alias("c")
     a, b = (side.alias(name) for side, name in zip(_timed(a, b), "ab", strict=True))
-    both = a.join(b, F.expr("a.k = b.k AND b.seen BETWEEN a.at - interval 1 second AND a.at + interval 1 second"))
+    near = F.col("b.seen").between(F.col("a.at") - F.expr("interval 1 second"), _second("a.at")[1])
+    both = a.join(b, (F.col("a.k") == F.col("b.k")) & near)
     both = both.where("a.n <= b.m").withColumn("x", F.expr("a.n + b.m"))
-    third = c.join(both, F.expr("c.k = b.k AND c.at BETWEEN b.seen AND b.seen + interval 2 seconds"), "right")
+    later = F.col("c.at").between(F.col("b.seen"), F.col("b.seen") + F.expr("interval 2 seconds"))
+    third = c.join(both, (F.col("c.k") == F.col("b.k")) & later, "right")
     return third.select("a.id", F.expr("rid * 100 + coalesce(cid, 0) + x").alias("rid"))
 
 
@@ -154,7 +161,8 @@ def _self(a: Any, b: Any) -> Any:
     """Both sides come from one stream."""
     one = a.selectExpr("id", "k", "at as t").withWatermark("t", "1 second")
     other = a.where("n > 1").selectExpr("id as rid", "k as kk", "at as u").withWatermark("u", "2 seconds")
-    return one.join(other, F.expr("k = kk AND u BETWEEN t AND t + interval 2 seconds"), "left")
+    near = F.col("u").between(F.col("t"), F.col("t") + F.expr("interval 2 seconds"))
+    return one.join(other, (F.col("k") == F.col("kk")) & near, "left")
 
 
 def _told(a: Any, b: Any) -> Any:
@@ -167,7 +175,7 @@ def _told(a: Any, b: Any) -> Any:
 def _told_apart(a: Any, b: Any) -> Any:
     """Columns of one name, behind a join, in ``withColumn``, ``groupBy`` and ``agg``."""
     a, b = a.withWatermark("at", "1 second").alias("a"), b.withWatermark("seen", "2 seconds").alias("b")
-    joined = a.join(b, (F.col("a.k") == F.col("b.k")) & F.expr("b.seen BETWEEN a.at AND a.at + interval 1 second"))
+    joined = a.join(b, (F.col("a.k") == F.col("b.k")) & F.col("b.seen").between(*_second("a.at")))
     joined = joined.withColumn("x", F.col("a.n") + F.col("b.m")).withColumn("d", F.coalesce("b.d", F.lit(1.0)))
     counted = joined.groupBy("a.k", F.window("a.at", "2 seconds")).agg(F.sum("x"), F.count("b.k").alias("rid"))
     return counted.withColumn("id", F.unix_seconds(F.col("window.start")) + F.col("sum(x)") + F.hash("k"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from spark_ckpt.execution.plan_text import parse
-from spark_ckpt.plan.relations._text_check import computed_control_column
 
 PLAN = """\
 Project [k#0, a
@@ -25,9 +24,3 @@ def test_a_plan_is_read_without_what_stands_in_subqueries() -> None:
     assert [n.name for n in nodes] == names
     assert nodes[0].text.startswith("Project [k#0, a\nb AS x#9"), "a line break in a literal belongs to its node"
     assert nodes[3].same == "LocalRelation [k, __ckpt_tag, __ckpt_ctl]"
-
-
-def test_a_control_column_that_is_computed_is_seen() -> None:
-    (same, new) = parse("Project [a#1 AS b#2, __ckpt_tag#3L AS __ckpt_tag#9L]"), parse("Project [1 AS __ckpt_ctl#2]")
-    assert computed_control_column(same[0]) is None
-    assert computed_control_column(new[0]) == "__ckpt_ctl"

@@ -1,13 +1,12 @@
 """The aggregate expressions of Spark Connect, as the user wrote them. Driver.
 
-The server analyses them, names them and refuses what is wrong; the client has their trees. A SQL text is read, and
-taken apart if Spark says that what was read is the same.
+The server analyses them, names them and refuses what is wrong; the client has their trees. Inside of an aggregate, and
+nowhere else, a part may be a SQL text.
 """
 
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
@@ -27,14 +26,12 @@ from spark_ckpt.operators.forms import Form, Listing, weighed
 from spark_ckpt.operators.key_columns import column_named
 from spark_ckpt.plan.analysed.ledger_of_expressions import refused_aggregates
 from spark_ckpt.plan.relations._columns import bare, column, identifier_of, name_parts
-from spark_ckpt.plan.relations._sql_texts import read
 from spark_ckpt.plan.relations._tree import parts_of, rewritten
 
 _REFUSED = refused_aggregates()
 """Spark's aggregates that are not kept, and what is there instead."""
 
 _KNOWN = {*KINDS, *_REFUSED}
-_ASKED = re.compile(rf"\b(?:{'|'.join(sorted({*_KNOWN, 'array'}))})\s*\(", re.IGNORECASE)
 SparkDF = Any
 Tree = Any
 
@@ -43,33 +40,14 @@ class ConnectExpressions:
     """See :class:`spark_ckpt.operators.aggregates.Expressions`."""
 
     def __init__(self, df: SparkDF, keys: list[Column], exprs: list[Column]) -> None:
-        aggregated = df.groupBy(*keys).agg(*exprs)
-        self.names: list[str] = aggregated.columns
+        self.names: list[str] = df.groupBy(*keys).agg(*exprs).columns
         self._df, self._columns, self._client = df, df.columns, df.sparkSession.client
         self._sensitive = is_case_sensitive(df.sparkSession)
         self._keys = [bare(k._expr) for k in keys]
         self._types: dict[int, T.DataType] = {}
         if any(map(self._is_unknown, (part for c in exprs for part in parts_of(c._expr)))):
             exprs = _without_lateral_aliases(df, keys, exprs, self.names)
-        self._results = [bare(c._expr) for c in self._without_texts(df, keys, exprs, aggregated)]
-
-    def _without_texts(self, df: SparkDF, keys: list[Column], exprs: list[Column], aggregated: SparkDF) -> list[Column]:
-        """``exprs``, as they are if it is not sure what their texts say. Inside of an aggregate a text may stay."""
-        trees = [rewritten(c._expr, self._read) for c in exprs]
-        if all(tree is c._expr for tree, c in zip(trees, exprs, strict=True)):
-            return exprs
-        found = [column(tree) for tree in trees]
-        try:
-            with unlogged():
-                same = df.groupBy(*keys).agg(*found).sameSemantics(aggregated)
-        except PySparkException:
-            same = False
-        return found if same else exprs
-
-    def _read(self, e: Tree) -> Tree | None:
-        if self._is_aggregate(e):
-            return e
-        return read(e._expr, _ASKED) if isinstance(e, E.SQLExpression) else None
+        self._results = [bare(c._expr) for c in exprs]
 
     def _is_unknown(self, e: Tree) -> bool:
         """Whether it is a name that may be that of an earlier result."""

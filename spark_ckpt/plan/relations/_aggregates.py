@@ -27,7 +27,7 @@ from spark_ckpt.plan.relations._columns import bare, column, place_of
 from spark_ckpt.plan.relations._grouping_sets import NUMBER, NumberedSet, sets_of
 from spark_ckpt.plan.relations._pivots import of_values, pivoted_twice
 from spark_ckpt.plan.relations._row_by_row import step
-from spark_ckpt.plan.relations._texts import without_stars
+from spark_ckpt.plan.relations._stars import without_stars
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import parts_of
 from spark_ckpt.plan.relations._window_calls import is_window

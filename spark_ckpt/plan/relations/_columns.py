@@ -10,7 +10,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.connect import expressions as E
 
-from spark_ckpt.plan.relations._sql_texts import taken_apart
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.types import CTL
 
@@ -61,6 +60,13 @@ def is_star(e: Expression) -> bool:
     return isinstance(e, E.UnresolvedStar | E.UnresolvedRegex)
 
 
+OF_ELEMENTS = {f"{name}{outer}" for name in ("explode", "posexplode", "inline") for outer in ("", "_outer")}
+
+
+def is_generator(e: Expression) -> bool:
+    return isinstance(e, E.UnresolvedFunction) and e._name.lower() in {*OF_ELEMENTS, "stack", "json_tuple"}
+
+
 def is_whole(e: Expression) -> bool:
     """Whether it is a star that stands for all columns."""
     if isinstance(e, E.SQLExpression):
@@ -69,7 +75,9 @@ def is_whole(e: Expression) -> bool:
 
 
 def is_text(e: Expression) -> bool:
-    """Whether it is SQL text that is more than a name."""
+    """Whether only the server knows what it does: SQL text that is more than a name, or a function by its name."""
+    if isinstance(e, E.CallFunction):
+        return True
     return isinstance(e, E.SQLExpression) and identifier_of(e) is None and not is_star(e)
 
 
@@ -97,25 +105,17 @@ def column(e: Expression) -> Column:
     return ConnectColumn(e)
 
 
-_OPERATORS = {
-    **{op: op for op in ("and", "or", "not", "between", "+", "-", "=", "<=>", "<", "<=", ">", ">=", "!=")},
-    "&&": "and",
-    "||": "or",
-    "!": "not",
-    "==": "=",
-}
+_OPERATORS = ("and", "or", "not", "+", "-", "==", "<=>", "<", "<=", ">", ">=")
+"""As operators of PySpark's columns make them: ``a != b`` is a ``not``, ``between`` an ``and``."""
 
 
 def shape(condition: Column) -> tuple[str, list[Column]] | None:
-    """The operator at the top, ``and``, ``or``, ``not``, ``between``, ``+``, ``-`` or a comparison, and its arguments;
-    None if it is something else."""
+    """The operator at the top, ``and``, ``or``, ``not``, ``+``, ``-`` or a comparison, and its arguments; None if it is
+    something else."""
     tree = condition._expr
-    if isinstance(tree, E.SQLExpression):
-        op, texts = taken_apart(tree._expr) or ("", [])
-        return _shaped(op, [F.expr(text) for text in texts]) if op in _OPERATORS else None
-    if not isinstance(tree, E.UnresolvedFunction) or tree._name.lower() not in _OPERATORS:
+    if not isinstance(tree, E.UnresolvedFunction) or tree._name not in _OPERATORS:
         return None
-    return _shaped(_OPERATORS[tree._name.lower()], [column(arg) for arg in tree._args])
+    return "=" if tree._name == "==" else tree._name, [column(arg) for arg in tree._args]
 
 
 def conjuncts(condition: Column) -> list[Column]:
@@ -127,8 +127,3 @@ def conjuncts(condition: Column) -> list[Column]:
     if inner == "or":
         return [part for arg in inner_args for part in conjuncts(~arg)]
     return conjuncts(inner_args[0]) if inner == "not" else [condition]
-
-
-def _shaped(op: str, args: list[Column]) -> tuple[str, list[Column]]:
-    """What is written ``!=`` is not equal."""
-    return ("not", [args[0] == args[1]]) if op == "!=" else (op, args)

@@ -20,8 +20,16 @@ from pyspark.sql.connect import plan as P
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution.columns import everything, quoted
 from spark_ckpt.operators.aggregate_kinds import BY_ORDER, KINDS, refuse_by_order
-from spark_ckpt.plan.relations._columns import bare, column, identifier_of, is_control, is_data, is_star, is_whole
-from spark_ckpt.plan.relations._generators import OF_TEXT
+from spark_ckpt.plan.relations._columns import (
+    bare,
+    column,
+    identifier_of,
+    is_control,
+    is_data,
+    is_generator,
+    is_star,
+    is_whole,
+)
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import kind_of, over, parts_of, rewritten
 from spark_ckpt.runtime.stateless import with_control
@@ -29,10 +37,6 @@ from spark_ckpt.types import CONTROL_COLUMNS
 
 Relation = Any
 Expression = Any
-
-_GENERATORS = {
-    f"{name}{outer}" for name in ("explode", "posexplode", "inline") for outer in ("", "_outer")
-} | {"stack", "json_tuple"}  # fmt: skip
 
 
 def guarded(of: Translation, node: Relation, rows: Rows) -> Relation:
@@ -93,10 +97,7 @@ def _computed(c: Any, names: Iterator[str]) -> Column:
 def _is_plain(e: Expression) -> bool:
     """A column, several columns, or what makes several rows, which has a rule of its own."""
     inner = bare(e)
-    if isinstance(inner, E.UnresolvedFunction | E.CallFunction):
-        return inner._name.lower() in _GENERATORS
-    generator = isinstance(inner, E.SQLExpression) and OF_TEXT.fullmatch(inner._expr) is not None
-    return generator or is_star(inner) or identifier_of(inner) is not None
+    return is_generator(inner) or is_star(inner) or identifier_of(inner) is not None
 
 
 def _to_df(_of: Translation, node: Relation, _rows: Rows, child: Relation) -> Relation:

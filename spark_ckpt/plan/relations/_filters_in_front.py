@@ -63,13 +63,14 @@ def _in_front_of(of: Translation, node: Relation, path: list[Relation], watermar
     child = watermark._child
     for part in moved:
         child = filtered(of, part, path, child, _asked([node, *path], watermark))
-    for plan_id in _asked([node, *path, watermark], watermark) - ids_in(child):
-        child = known_as(child, plan_id)
-    made = over(watermark, child)
-    for each in path[::-1]:
+    made = over(watermark, _known(child, _asked([node, *path, watermark], watermark)))
+    return _behind(made, path, [part for part in parts if part not in moved], node)
+
+
+def _behind(made: Relation, path: list[Relation], parts: list[Relation], node: Relation) -> Relation:
+    """What became of ``node``: ``path`` and the ``parts`` of it that stay, over ``made``."""
+    for each in [*path[::-1], *parts]:
         made = over(each, made)
-    for part in parts:
-        made = made if part in moved else over(part, made)
     return made if made._plan_id == node._plan_id else known_as(made, node._plan_id)
 
 
@@ -85,37 +86,26 @@ def _in_front_of_union(of: Translation, node: Relation, path: list[Relation], un
             made = filtered(of, part, path, made, ids_in(union), push=True)
         sides.append(made)
     made = over(union, sides[0], other=sides[1])
-    for each in path[::-1]:
-        made = over(each, made)
-    for part in parts:
-        made = made if part in moved else over(part, made)
-    return made if made._plan_id == node._plan_id else known_as(made, node._plan_id)
+    return _behind(made, path, [part for part in parts if part not in moved], node)
 
 
 def filtered(
     of: Translation, part: Relation, path: list[Relation], rows: Relation, asked: set[int], push: bool = False
 ) -> Relation:
     """``rows`` for which ``part`` holds behind ``path``. ``push``: in front of watermarks below, too."""
-    if all(kind_of(each) in ("Filter", "SubqueryAlias", "NADrop") for each in path):
-        return _beside(of, part, path, _known(rows, asked), push)
-    kept = f"__ckpt_kept_{next(_numbers)}"
-    names, alias = of.schema(rows).names, alias_of(rows)
-    made: Relation = P.Project(
-        rows, [column(E.UnresolvedStar(None)), F.struct(*(F.col(quoted(name)) for name in names)).alias(kept)]
-    )
-    made = _known(made if alias is None else P.SubqueryAlias(made, alias), asked)
+    made: Relation = rows
+    kept = ""
+    if any(kind_of(each) not in ("Filter", "SubqueryAlias", "NADrop") for each in path):
+        kept = f"__ckpt_kept_{next(_numbers)}"
+        whole = F.struct(*(F.col(quoted(name)) for name in of.schema(rows).names)).alias(kept)
+        made, alias = P.Project(rows, [column(E.UnresolvedStar(None)), whole]), alias_of(rows)
+        made = made if alias is None else P.SubqueryAlias(made, alias)
+    made = _known(made, asked)
     for each in path[::-1]:
         made = _keeping(of, each, made, kept)
     made = over(part, made)
     made = in_front(of, made) if push else made
-    return P.Project(made, [F.col(f"{kept}.*")])
-
-
-def _beside(of: Translation, part: Relation, aliases: list[Relation], rows: Relation, push: bool) -> Relation:
-    for each in aliases[::-1]:
-        rows = over(each, rows) if kind_of(each) == "SubqueryAlias" else rows
-    made = over(part, rows)
-    return in_front(of, made) if push else made
+    return P.Project(made, [F.col(f"{kept}.*")]) if kept else made
 
 
 def _known(rows: Relation, asked: set[int]) -> Relation:

@@ -1,12 +1,11 @@
 """Gives generators one element for each control row. Driver; Spark Connect.
 
-The client knows a generator by its function's name, or finds it at the head of a SQL text. One that stands deeper in a
-SQL text is left as it is, and refused by :mod:`spark_ckpt.plan.relations._text_check` if it lost control rows.
+The client knows a generator by its function's name. One in a SQL text is refused by
+:mod:`spark_ckpt.plan.relations._text_check`.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -17,17 +16,11 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect.dataframe import DataFrame
 
 from spark_ckpt.execution.spark_errors import unlogged
-from spark_ckpt.plan.relations._columns import column, is_control
+from spark_ckpt.plan.relations._columns import OF_ELEMENTS, column, is_control
 from spark_ckpt.plan.relations._python_calls import rewritten_between, type_of
 
 Relation = Any
 Expression = Any
-
-_OF_ELEMENTS = {f"{name}{outer}" for name in ("explode", "posexplode", "inline") for outer in ("", "_outer")}
-OF_TEXT = re.compile(
-    rf"\s*({'|'.join(sorted(_OF_ELEMENTS, reverse=True))})\s*\((.*)\)(?:\s+as\s+(?:(`?\w+`?)|\((.*)\)))?\s*",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 def for_control_rows(after: DataFrame, before: DataFrame) -> DataFrame:
@@ -36,12 +29,10 @@ def for_control_rows(after: DataFrame, before: DataFrame) -> DataFrame:
 
 
 def _generator(session: Any, node: Relation, e: Expression) -> Expression | None:
-    if isinstance(e, E.UnresolvedFunction) and e._name.lower() in _OF_ELEMENTS:
+    if isinstance(e, E.UnresolvedFunction) and e._name.lower() in OF_ELEMENTS:
         elements = _one_for_control(session, node._child, e._args[0])
         return e if elements is None else E.UnresolvedFunction(e._name, [elements._expr])
-    if isinstance(e, E.UnresolvedFunction) and e._name.lower() == "stack":
-        return _stacked(e)
-    return _of_text(session, node._child, e) if isinstance(e, E.SQLExpression) else None
+    return _stacked(e) if isinstance(e, E.UnresolvedFunction) and e._name.lower() == "stack" else None
 
 
 def _one_for_control(session: Any, rows: Relation, elements: Expression) -> Column | None:
@@ -69,16 +60,6 @@ def _stacked(e: Expression) -> Expression:
     rows += [F.lit(None)] * (count - len(rows))
     elements = F.when(is_control(), F.array(F.lit(None))).otherwise(F.array(*rows))
     return E.UnresolvedFunction("inline", [elements._expr])
-
-
-def _of_text(session: Any, rows: Relation, e: Expression) -> Expression:
-    found = OF_TEXT.fullmatch(e._expr)
-    elements = found and _one_for_control(session, rows, E.SQLExpression(found[2]))
-    if not found or elements is None:
-        return e
-    made = column(E.UnresolvedFunction(found[1].lower(), [elements._expr]))
-    names = [found[3]] if found[3] else found[4].split(",") if found[4] else []
-    return made.alias(*[name.strip().strip("`") for name in names])._expr if names else made._expr
 
 
 def _one(kind: T.DataType) -> Column | None:

@@ -5,7 +5,6 @@ The server says of which side each column is: it is asked over rows whose column
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -70,9 +69,7 @@ class RelationSides(JoinedSides[Rows]):
             if leaf is not None:
                 found |= {leaf.name} if leaf.side == side else set()
             elif side in self._sides(e):
-                words = set(re.findall(r"\w+", repr(e).lower()))
-                pairs = zip(self.rows[side].shown, self.rows[side].schema.names, strict=True)
-                found |= {own for shown, own in pairs if shown.lower() in words}
+                found.update(self.rows[side].schema.names)
         return found
 
     def name(self, c: Column, side: int) -> str | None:
@@ -116,7 +113,12 @@ class RelationSides(JoinedSides[Rows]):
         text = repr(e)
         if text not in self._of_texts:
             alone = [side for side in (LEFT, RIGHT) if self.of.resolves(self.rows[side].plan, column(e))]
-            self._of_texts[text] = () if len(alone) == 2 else tuple(alone) or (LEFT, RIGHT)
+            if not alone:
+                raise InvalidInputError(
+                    f"Join: over Spark Connect, the client does not read a SQL text of both streams, found {e}. Write "
+                    'it with columns: (a["k"] == b["k"]) & (b["at"] <= a["at"] + F.expr("interval 1 hour"))'
+                )
+            self._of_texts[text] = () if len(alone) == 2 else tuple(alone)
         return self._of_texts[text]
 
     def _leaf(self, e: Expression) -> _Leaf | None:
@@ -246,6 +248,4 @@ class _Linear:
 
 def _conjuncts(c: Column) -> list[Column]:
     op, args = shape(c) or ("", [])
-    if op == "between":
-        return [args[0] >= args[1], args[0] <= args[2]]
     return [part for arg in args for part in _conjuncts(arg)] if op == "and" else [c]

@@ -6,7 +6,6 @@ A plan of the client is a tree of Python objects with the user's functions in it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -102,7 +101,7 @@ def _for_data_rows(arg: Expression) -> Expression:
     """Spark computes it for every row, whatever stands around the function: it may fail on nulls."""
     if isinstance(arg, E.NamedArgumentExpression):
         return E.NamedArgumentExpression(arg._key, _for_data_rows(arg._value))
-    if isinstance(arg, E.CommonInlineUserDefinedFunction) or not may_fail(column(arg)):
+    if isinstance(arg, E.CommonInlineUserDefinedFunction | E.ColumnReference | E.LiteralExpression):
         return arg
     return F.when(is_data(), column(arg))._expr
 
@@ -124,17 +123,3 @@ def _default(kind: T.DataType) -> Any:
         values = [F.lit(None).cast(f.dataType) if value is None else value for value, f in fields]
         return F.struct(*[v.alias(f.name) for v, f in zip(values, kind.fields, strict=True)])
     return None
-
-
-_MAY_FAIL = re.compile(
-    r"\b(?:(?:create_)?map|map_from_arrays|map_from_entries|map_concat|transform_keys|raise_error|assert_true)\s*\("
-    # Or they make a value of null, on which something else may fail.
-    r"|\b(?:coalesce|nvl2?|ifnull|if|isnull|isnotnull|concat_ws|format_string|printf)\s*\(|\bCASE\b|\bIS\s|<=>",
-    re.IGNORECASE,
-)
-
-
-def may_fail(column: Column) -> bool:
-    """By its text: whether it may fail on a row whose columns are all null, as control rows are: ``map(k, v)``, whose
-    keys may not be null, or ``raise_error`` where a value is none of those expected."""
-    return _MAY_FAIL.search(str(column)) is not None

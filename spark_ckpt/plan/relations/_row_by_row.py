@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pyspark.sql import functions as F
 from pyspark.sql.connect import plan as P
 from pyspark.sql.connect.dataframe import DataFrame
 
 from spark_ckpt.execution.lineage import Leaves, Stays
 from spark_ckpt.operators.walks import Over
-from spark_ckpt.plan.relations._columns import is_text
+from spark_ckpt.plan.relations._columns import bare, column, is_data, is_generator, is_star, is_text
 from spark_ckpt.plan.relations._control_rows import aliased, carried, guarded
 from spark_ckpt.plan.relations._generators import for_control_rows
 from spark_ckpt.plan.relations._parts import apart, is_apart, located, marked, parts_behind
 from spark_ckpt.plan.relations._python_calls import for_data_rows
 from spark_ckpt.plan.relations._text_check import check_texts
 from spark_ckpt.plan.relations._translation import Part, Rows, Translation
-from spark_ckpt.plan.relations._tree import alias_of, all_parts, empty, ids_in, kind_of, known_as
+from spark_ckpt.plan.relations._tree import alias_of, all_parts, empty, expressions_of, ids_in, kind_of, known_as
 from spark_ckpt.runtime.stateless import control_row, with_control
 from spark_ckpt.types import CONTROL_COLUMNS
 
@@ -28,7 +29,7 @@ def step(of: Translation, node: Relation, rows: Rows) -> Rows:
     """What ``node`` makes of ``rows``."""
     own = guarded(of, node, rows)
     placed = located(own, rows)
-    _check_texts(of, placed, rows)
+    _check_texts(of, node, rows)
     stays = Stays(Leaves.OPERATION, "Spark Connect")
     made = of.carried_step(
         node, rows, lambda child: carried(of, placed if is_apart(child) else own, rows, child), stays
@@ -72,10 +73,22 @@ def under_names(node: Relation, rows: Rows, df: DataFrame) -> Relation:
 
 
 def _check_texts(of: Translation, node: Relation, rows: Rows) -> None:
-    """Only the server knows what is in a SQL text. Raises ``InvalidInputError`` for what is not row by row."""
-    if not any(map(is_text, all_parts(node))):
+    """Only the server knows what is in a SQL text. Raises ``InvalidInputError`` for what is no value of one row."""
+    texts = [e for e in all_parts(node) if is_text(e)]
+    if not texts:
         return
     full = with_control(rows.schema)
-    before = of.frame(under_names(node, rows, of.spark.createDataFrame(control_row(full), full)))
-    after = over_frame(of, node, rows, before, lambda child: carried(of, node, rows, child))
-    check_texts(kind_of(node), before, after)
+    child = under_names(node, rows, of.frame(empty(full)))
+    node = located(node, rows) if is_apart(child) else node
+    asked = [column(e) for e in all_parts(node) if is_text(e)]
+    if not of.resolves(child, F.struct(*asked)):
+        # A generator, or one that knows an alias in front of it in the same list.
+        asked = [column(e) for e in expressions_of(node) if not (is_star(bare(e)) or is_generator(bare(e)))]
+
+    def on_control_row() -> DataFrame:
+        before = of.frame(under_names(node, rows, of.spark.createDataFrame(control_row(full), full)))
+        values = [F.when(is_data(), c) for c in asked]
+        return for_data_rows(of.frame(P.Project(before._plan, values)), before)
+
+    after = of.frame(P.Project(child, asked))
+    check_texts(kind_of(node), [str(e) for e in texts], of.frame(child), after, on_control_row)

@@ -12,6 +12,7 @@ from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution.chain import Chain, Recipe, StreamRows
+from spark_ckpt.execution.columns import refuse_reserved
 from spark_ckpt.execution.job_graph import Translated
 from spark_ckpt.execution.plan_text import OF_FILES
 from spark_ckpt.execution.spark_errors import no_window_function
@@ -40,7 +41,7 @@ from spark_ckpt.plan.relations._readers import (
 )
 from spark_ckpt.plan.relations._row_by_row import over_frame, step
 from spark_ckpt.plan.relations._rules import in_stream_form
-from spark_ckpt.plan.relations._texts import with_texts_read, without_stars
+from spark_ckpt.plan.relations._stars import without_stars
 from spark_ckpt.plan.relations._translation import Rows, Translation, rows_of
 from spark_ckpt.plan.relations._tree import all_parts, kind_of, known_as
 from spark_ckpt.plan.relations._windows import call_in, watermark, with_window
@@ -48,6 +49,7 @@ from spark_ckpt.plan.relations.leaves import stream_of
 from spark_ckpt.plan.relations.own_operators import asked_of, own_operator
 from spark_ckpt.plan.relations.uids import given_uid
 from spark_ckpt.runtime.stateless import nullable, with_control
+from spark_ckpt.types import CONTROL_COLUMNS
 
 SparkDF = Any
 Relation = Any
@@ -57,7 +59,7 @@ def translated(session: Any, df: SparkDF) -> Translated:
     """As :func:`spark_ckpt.plan.analysed.translate.translated`, of a DataFrame of Spark Connect."""
     walk = Walk(session)
     walk.schema(df._plan)  # what Spark refuses, it refuses as the user wrote it
-    rows = walk.rows(in_stream_form(walk, with_texts_read(walk, df._plan)))
+    rows = walk.rows(in_stream_form(walk, df._plan))
     return Translated(session, rows.recipe, rows.lineage, nullable(rows.schema), walk.steps[0])
 
 
@@ -90,6 +92,7 @@ class Walk(Translation):
         if handler is None:
             raise InvalidInputError(f"{kind_of(node)}: it is not translated over Spark Connect")
         made = handler(self, node)
+        refuse_reserved([n for n in made.schema.names if n.lower() in CONTROL_COLUMNS], kind_of(node))
         if not all(source.by_spark for source in made.lineage.sources):
             _refuse_files(node)
         return made

@@ -22,8 +22,8 @@ from spark_ckpt.execution._spark_aggregates import by_place
 from spark_ckpt.execution.columns import quoted
 from spark_ckpt.runtime.stateless import spark_schema
 from spark_ckpt.state.functions.base import NO_TIMEOUT
-from spark_ckpt.state.joins._matching import SEMI
 from spark_ckpt.state.joins.function import COUNTS, NEXT, StreamJoin
+from spark_ckpt.state.joins.matching import SEMI
 from spark_ckpt.state.joins.sides import MATCHED, ROW, Expiry, Side
 from spark_ckpt.types import TIMEOUT_MS
 

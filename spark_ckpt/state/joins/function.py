@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from spark_ckpt.state.functions.base import NO_TIMEOUT, CallContext, Changed, StateFunction, Touched, nothing_in
 from spark_ckpt.state.ipc import Rows, int64_view, one_batch
-from spark_ckpt.state.joins._matching import SEMI, Found, Matching
+from spark_ckpt.state.joins.matching import SEMI, Found, Matching
 from spark_ckpt.state.joins.predicate import Predicate
 from spark_ckpt.state.joins.sides import MATCHED, ROW, Side, SideRows
 from spark_ckpt.state.keys.grouping import segments_by_index

@@ -88,11 +88,13 @@ def _mean_by_touched(history: Sequence[Mapping[str, Any]], name: str) -> dict[in
 
 
 def beyond(start: str, other: str, figure: str, raw: str) -> Callable[[Results], float]:
-    """What ``start`` takes beyond ``other``, over what raw Parquet takes."""
+    """What ``start`` takes beyond ``other``, over what raw Parquet takes. Nothing is known if it took less: the machine
+    was disturbed."""
 
     def value(results: Results) -> float:
         found = results["savepoints"]
-        return (found["starts"][start][figure] - found["starts"][other][figure]) / found["raw"][raw]
+        more = found["starts"][start][figure] - found["starts"][other][figure]
+        return more / found["raw"][raw] if more >= 0 else math.nan
 
     return value
 

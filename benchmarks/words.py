@@ -115,7 +115,9 @@ NOTES = {
         "figures are until the first batch of 100 K keys is through, beyond that of a fresh start of the same query, "
         "and all rows read into this process by `ckpt.state`. The migration multiplies a column; Spark does the same "
         "to the raw files. The import is of the checkpoint of a plain Spark query (RocksDB), and raw is Spark's own "
-        "reader of that state into Parquet. Each start twice, in turns: the quicker one."
+        "reader of that state into Parquet. Each start twice, in turns: the quicker one. The run of November 28 shared "
+        "the machine with other work (load 5 to 12): a fresh start took longer than a restore, so the difference of "
+        "the two is not known."
     ),
     "cluster": ("Master, worker and two executor JVMs on the same two cores; executors share nothing but the disk."),
     "state": (

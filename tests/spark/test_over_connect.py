@@ -14,7 +14,6 @@ SHORT = (
     "join, three by alias",
     "fails on nulls",
     "columns",
-    "a job that changes",
 )
 """In the test command; columns have a static join, random chains other ones."""
 

@@ -34,7 +34,7 @@ class JobOnS3(WholeJob):
 
     def savepoint(self, path: str) -> None:
         """A batch whose barrier is of a savepoint in ``path``."""
-        k = self.records.newest_id() + 1
+        k = self._next_id()
         now_ms = int(time.time() * 1000)
         record = TriggerRecord(k, SAVEPOINT, now_ms, "request", path, False, None, self.run.generation)
         assert self.records.create_trigger(record)

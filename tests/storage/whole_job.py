@@ -75,6 +75,7 @@ class WholeJob:
         plan = self.plan(restore, location)
         self.run = begin(plan)
         self.records = JobRecords(self.run.url, plan.config)
+        self._newest = self.records.newest_id()
         self.committer = Committer(self.run, self.sinks)
         state, storage = f"{self.run.url}/state/{UID}", self.config.storage_options()
         self.cache = RunCache(state, str(self.root / "cache"), 2**24, storage)
@@ -110,10 +111,16 @@ class WholeJob:
         self._write("offsets", self.batch + 1, f"v1\n{json.dumps(end)}\n")
         self._replay(end)
 
+    def _next_id(self) -> int:
+        """As a source has it: what is committed it looks at when it starts, and not again."""
+        records = self.records
+        known = (*records.ids("triggers"), *records.ids("checkpoints"), *records.ids("aborted"))
+        return max((self._newest, *known)) + 1
+
     def _trigger(self, target: str | None = None) -> int:
         """Of a savepoint to ``target``: as somebody asks for it by the request ``r``."""
         open_requests(self.records.store)
-        k = self.records.newest_id() + 1
+        k = self._next_id()
         kind, request = (CHECKPOINT, None) if target is None else (SAVEPOINT, f"r{k}")
         if target is not None and target.startswith(f"{self.config.savepoint_dir}/"):
             request = None  # on the schedule

@@ -6,6 +6,7 @@ Imported in every environment, so it needs nothing but Python.
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,12 @@ _MARK = "RESULT "
 
 def say(answer: Mapping[str, Any]) -> None:
     print(_MARK + json.dumps(answer), flush=True)
+
+
+def say_error(error: Exception) -> None:
+    """Of what is just handled; where it was raised goes to stderr."""
+    traceback.print_exc()
+    say({"error": f"{type(error).__name__}: {str(error)[:2000]}"})
 
 
 def heard(line: str) -> dict[str, Any] | None:

@@ -12,7 +12,6 @@ import json
 import statistics
 import sys
 import time
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import spark_ckpt
-from benchmarks.answers import say
+from benchmarks.answers import say, say_error
 from benchmarks.latency.events import TABLE
 from benchmarks.workers.ours import configure
 from benchmarks.workers.spark_session import HDFS, make_session
@@ -116,8 +115,7 @@ def main() -> None:
                 query.stop()
                 say(told)
         except Exception as e:  # noqa: BLE001 - the answer of a process boundary
-            traceback.print_exc()
-            say({"error": f"{type(e).__name__}: {str(e)[:2000]}"})
+            say_error(e)
     spark.stop()
 
 

@@ -11,7 +11,6 @@ import json
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import spark_ckpt
-from benchmarks.answers import say
+from benchmarks.answers import say, say_error
 from benchmarks.loads import Load, Phase
 from benchmarks.workers import ours, plain
 from benchmarks.workers.discard import DiscardSink
@@ -273,8 +272,7 @@ def main() -> None:
     try:
         say(measure(spark, **wanted))
     except Exception as e:  # noqa: BLE001 - the answer of a process boundary
-        traceback.print_exc()
-        say({"error": f"{type(e).__name__}: {str(e)[:2000]}"})
+        say_error(e)
     spark.stop()
 
 

@@ -12,12 +12,11 @@ import json
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.answers import say
+from benchmarks.answers import say, say_error
 from benchmarks.loads import Load, behind_warm_up
 from benchmarks.workers.spark_session import PROVIDERS, follow, make_session
 
@@ -126,8 +125,7 @@ def main() -> None:
         try:
             say(run(spark, setup["role"], json.loads(line)))
         except Exception as e:  # noqa: BLE001 - the answer of a process boundary
-            traceback.print_exc()
-            say({"error": f"{type(e).__name__}: {str(e)[:2000]}"})
+            say_error(e)
     spark.stop()
 
 

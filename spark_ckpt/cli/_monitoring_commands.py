@@ -5,20 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from datetime import datetime, timezone
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from spark_ckpt import clock
 from spark_ckpt.cli._shared import AsJson, Dir, Name, Storage, errors, json_text, open_job, storage_settings
 from spark_ckpt.cli._text_table import terminal_width, text_table
 from spark_ckpt.monitoring.facts import BRIEF
 from spark_ckpt.monitoring.findings import Finding, Severity, findings_of
 from spark_ckpt.monitoring.folder import jobs_in, look_at
 from spark_ckpt.monitoring.overview import Overview
-from spark_ckpt.monitoring.words import age_text, size_text, sparkline
+from spark_ckpt.monitoring.words import age_text, instant_text, size_text, sparkline
 
 Watch = Annotated[
     float | None, typer.Option("--watch", metavar="SECONDS", help="Show it again every so many seconds, until Ctrl-C.")
@@ -80,15 +78,17 @@ def _print_finding(finding: Finding) -> None:
 
 
 def _repeat(show: Callable[[], str], every_s: float | None) -> None:
-    with errors():
-        text = show()
-    typer.echo(text)
-    while every_s is not None:
-        time.sleep(every_s)
+    again = False
+    while True:
         with errors():
             text = show()
-        Console().clear()
+        if again:
+            Console().clear()
         typer.echo(text)
+        if every_s is None:
+            return
+        time.sleep(every_s)
+        again = True
 
 
 def as_plain(overview: Overview) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _row(overview: Overview) -> Sequence[str]:
     return (
         overview.job,
         overview.state.value,
-        _age(overview.since_ms),
+        _age(overview, overview.since_ms),
         str(overview.checkpoint or ""),
         age_text(overview.behind_ms),
         f"{overview.keys:,}",
@@ -114,15 +114,17 @@ def _row(overview: Overview) -> Sequence[str]:
     )
 
 
-def _age(at_ms: int | None) -> str:
-    return "" if at_ms is None else age_text(clock.now_ms() - at_ms)
+def _age(overview: Overview, at_ms: int | None) -> str:
+    return "" if at_ms is None else age_text(overview.facts.now_ms - at_ms)
 
 
 def _status_text(o: Overview) -> str:
-    since = "" if o.since_ms is None else f" for {_age(o.since_ms)}"
+    since = "" if o.since_ms is None else f" for {_age(o, o.since_ms)}"
     lines = [f"{o.job}: {o.state.value}{since}" + (f", {o.why}" if o.why else "")]
     if o.checkpoint is not None and o.completed_ms is not None:
-        lines.append(f"checkpoint {o.checkpoint} is complete since {_age(o.completed_ms)}; start {o.start} of the job")
+        lines.append(
+            f"checkpoint {o.checkpoint} is complete since {_age(o, o.completed_ms)}; start {o.start} of the job"
+        )
     sections = (
         (
             ("source", "reads", "offset"),
@@ -131,14 +133,14 @@ def _status_text(o: Overview) -> str:
         (
             ("operator", "keys", "size", "files", "watermark (UTC)", "late"),
             [
-                [p.uid, f"{p.keys:,}", size_text(p.size_bytes), str(p.files), _instant(p.watermark_ms), str(p.late)]
+                [p.uid, f"{p.keys:,}", size_text(p.size_bytes), str(p.files), instant_text(p.watermark_ms), str(p.late)]
                 for p in o.operators
             ],
         ),
         (
             ("sink", "shows", "behind", "event time (UTC)", "waiting", "target"),
             [
-                [s.id, str(s.shows), age_text(s.behind_ms), _instant(s.event_time_ms), _ids(s.waiting), s.target]
+                [s.id, str(s.shows), age_text(s.behind_ms), instant_text(s.event_time_ms), _ids(s.waiting), s.target]
                 for s in o.sinks
             ],
         ),
@@ -148,7 +150,7 @@ def _status_text(o: Overview) -> str:
         if rows:
             lines += [
                 "",
-                text_table(heads, rows, (heads[0], "reads", "offset", "target"), heads[0] != "operator", width),
+                text_table(heads, rows, _TEXTS, heads[0] != "operator", width),
             ]
     lines += [f"\nnot read: {problem}" for problem in o.facts.problems]
     return "\n".join(lines)
@@ -156,7 +158,3 @@ def _status_text(o: Overview) -> str:
 
 def _ids(checkpoints: Sequence[int]) -> str:
     return ", ".join(map(str, checkpoints))
-
-
-def _instant(ms: int | None) -> str:
-    return "" if ms is None else f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Annotated, Any
 
 import typer
@@ -23,7 +22,7 @@ from spark_ckpt.cli._shared import (
 )
 from spark_ckpt.cli._text_table import terminal_width, text_table
 from spark_ckpt.jobs.savepoint import Savepoint
-from spark_ckpt.monitoring.words import size_text
+from spark_ckpt.monitoring.words import instant_text, size_text
 
 Place = Annotated[str, typer.Argument(metavar="PATH", help="The savepoint's folder or URL.")]
 
@@ -103,7 +102,7 @@ def _savepoint(path: str, storage: Sequence[str] | None) -> Savepoint:
 
 
 def _row(found: Mapping[str, Any]) -> list[str]:
-    taken = _time(found["completed_ms"]) if found["complete"] else "unfinished"
+    taken = instant_text(found["completed_ms"]) if found["complete"] else "unfinished"
     return [found["job"], str(found["checkpoint"]), taken, str(found.get("operators", "")), found["path"]]
 
 
@@ -112,7 +111,7 @@ def _told(found: Mapping[str, Any]) -> str:
     lines = [
         found["path"],
         f"job {found['job']}, checkpoint {found['checkpoint']} ({found['kind']}{more})",
-        f"taken {_time(found['completed_ms'])} UTC, maxParallelism {found['max_parallelism']}",
+        f"taken {instant_text(found['completed_ms'])} UTC, maxParallelism {found['max_parallelism']}",
     ]
     for uid, offset in found["sources"].items():
         lines += ["", f"source {uid}", f"    {json.dumps(offset)}"]
@@ -126,7 +125,3 @@ def _told(found: Mapping[str, Any]) -> str:
         newest = "no checkpoint with rows" if sink["checkpoint"] is None else f"checkpoint {sink['checkpoint']}"
         lines += ["", f"sink {uid}: {newest}{' in ' if sink['target'] else ''}{sink['target']}"]
     return "\n".join(lines)
-
-
-def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
 from typing import Any
 
 from spark_ckpt.cli._text_table import text_table
 from spark_ckpt.jobs.statistics import PHASES
-from spark_ckpt.monitoring.words import size_text
+from spark_ckpt.monitoring.words import instant_text, size_text
 
 _VALUES = ("min", "mean", "p50", "p99", "max")
 """Those that fit 80 columns; ``--json`` has more."""
@@ -21,7 +20,7 @@ def counts_text(found: Mapping[str, Any]) -> str:
     rest = ", ".join(f"{n} {name}" for name, n in counts.items() if n and name != "completed")
     since = found["since_ms"]
     text = f"{counts['completed']} completed" + (f", {rest}" if rest else "")
-    return text if since is None else f"{text}, since {_time(since)} UTC"
+    return text if since is None else f"{text}, since {instant_text(since)} UTC"
 
 
 def statistics_text(found: Mapping[str, Any], subtasks: bool) -> str:
@@ -40,7 +39,7 @@ def restored_text(found: Mapping[str, Any]) -> str:
         [
             str(r["start"] or r["generation"]),
             f"checkpoint {r['checkpoint']}",
-            _time(r["started_ms"]),
+            instant_text(r["started_ms"]),
             f"{r['took_ms'] / 1000:.2f} s",
         ]
         for r in found["restored"]
@@ -66,7 +65,3 @@ def _shown(metric: str, value: float | None) -> str:
     if metric.endswith("_ms"):
         return f"{value / 1000:.2f} s" if value >= 1000 else f"{value:.0f} ms"
     return size_text(round(value)) if metric.endswith("_bytes") else f"{value:,.0f}"
-
-
-def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"

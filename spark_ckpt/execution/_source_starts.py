@@ -3,7 +3,7 @@ Driver, at start."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from spark_ckpt.config import JobConfig
@@ -16,16 +16,13 @@ from spark_ckpt.storage.job_paths import JobPaths
 
 def check_starting_from(sources: dict[SourceNode, str], config: JobConfig) -> None:
     """Raises ``ConfigError`` for what is none of the query's sources, or a stream that Spark reads."""
-    asked, by_uid = config.starting_from or {}, {uid: node for node, uid in sources.items()}
-    unknown = sorted(asked.keys() - by_uid)
-    if unknown:
-        raise ConfigError(f"startingFrom: expected uids of the query's sources, {sorted(by_uid)}, found {unknown}")
-    by_spark = sorted(uid for uid in asked if by_uid[uid].by_spark)
-    if by_spark:
-        raise ConfigError(
-            f"startingFrom: {by_spark} is read by Spark, which begins where the function that was given to "
-            "readStream.spark says: let that return a stream that begins elsewhere"
-        )
+    _check_asked(
+        "startingFrom",
+        config.starting_from or {},
+        sources,
+        "which begins where the function that was given to readStream.spark says: let that return a stream that begins "
+        "elsewhere",
+    )
 
 
 def find_ends(
@@ -33,20 +30,26 @@ def find_ends(
 ) -> dict[str, dict[str, Any]]:
     """Where sources end in this run, by uid. With ``available_now`` the others end with what is there now. Raises
     ``ConfigError`` for what is no place in a source of the query, and if a source has no end."""
-    asked, by_uid = config.ending_at or {}, {uid: node for node, uid in sources.items()}
-    unknown = sorted(asked.keys() - by_uid)
-    if unknown:
-        raise ConfigError(f"endingAt: expected uids of the query's sources, {sorted(by_uid)}, found {unknown}")
-    by_spark = sorted(uid for uid in asked if by_uid[uid].by_spark)
-    if by_spark:
-        raise ConfigError(f"endingAt: {by_spark} is read by Spark, which does not end at a position")
-    endless = sorted(by_uid.keys() - asked.keys())
+    asked = config.ending_at or {}
+    _check_asked("endingAt", asked, sources, "which does not end at a position")
+    endless = sorted(set(sources.values()) - asked.keys())
     if asked and endless and not available_now:
         raise ConfigError(
             f"endingAt: expected an end for each source of the query, found none for {endless}; name them too, or use "
             "trigger(availableNow=True), with which they end with what is there now"
         )
     return {uid: _with_reader(sources, config, job, uid, _ending_at(at)) for uid, at in asked.items()}
+
+
+def _check_asked(setting: str, asked: Collection[str], sources: dict[SourceNode, str], of_spark: str) -> None:
+    """``of_spark``: what to say of a stream that Spark reads."""
+    by_uid = {uid: node for node, uid in sources.items()}
+    unknown = sorted(set(asked) - by_uid.keys())
+    if unknown:
+        raise ConfigError(f"{setting}: expected uids of the query's sources, {sorted(by_uid)}, found {unknown}")
+    by_spark = sorted(uid for uid in asked if by_uid[uid].by_spark)
+    if by_spark:
+        raise ConfigError(f"{setting}: {by_spark} is read by Spark, {of_spark}")
 
 
 def _ending_at(asked: str | dict[str, Any]) -> Callable[[InnerReader], dict[str, Any]]:

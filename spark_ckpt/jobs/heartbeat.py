@@ -147,14 +147,18 @@ def drop_dead(records: JobRecords) -> None:
 
 def living(records: JobRecords) -> list[Heartbeat]:
     """Those of drivers that run the job. Raises ``CorruptStorageError``."""
-    now_ms, here = clock.now_ms(), this_process().place
-    return [b for b in heartbeats(records) if is_alive(b, now_ms, here, _runs(b.process))]
+    return [b for b in heartbeats(records) if beats(b)]
+
+
+def beats(beat: Heartbeat) -> bool:
+    """Whether the driver that left ``beat`` runs the job still."""
+    return is_alive(beat, clock.now_ms(), this_process().place, _runs(beat.process))
 
 
 def heartbeats(records: JobRecords) -> list[Heartbeat]:
     """All that are there: a driver that crashed leaves its last one. Raises ``CorruptStorageError``."""
-    beats = (_read(records, path) for path in _beats(records))
-    return [b for b in beats if b is not None]
+    found = (_read(records, path) for path in _beats(records))
+    return [b for b in found if b is not None]
 
 
 def _beats(records: JobRecords) -> list[str]:

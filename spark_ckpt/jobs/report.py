@@ -43,7 +43,7 @@ def history_row(
         written_bytes=total("size_bytes"),
         written_rows=total("rows"),
         keys=total("keys"),
-        state={m.uid: UidSize(m.keys, m.size_bytes, len(m.content)) for m in manifests},
+        state=sizes_of(manifests),
         phases=_phases(step, driver_ms or {}) if completed else {},
     )
 
@@ -64,18 +64,27 @@ def left_state(
 ) -> list[StateManifest]:
     """The state that ``checkpoint`` left, as far as it can be read: for a report and nothing else. ``read`` gives what
     a manifest says, if somebody knows it already."""
+    record = _sound(records.completion, checkpoint)
+    return [] if record is None else left_by(records, record, read)
+
+
+def left_by(
+    records: JobRecords, record: CompletionRecord, read: Callable[[str], StateManifest] | None = None
+) -> list[StateManifest]:
+    """As :func:`left_state`, of a checkpoint whose record was read already."""
     manifest = read or partial(read_manifest, records.store)
     found = []
-    try:
-        record = records.completion(checkpoint)
-    except CorruptStorageError:
-        record = None
-    for ref in record.tables.values() if record else ():
+    for ref in record.tables.values():
         try:
             found.append(manifest(ref.manifest))
         except CorruptStorageError:
             continue
     return found
+
+
+def sizes_of(manifests: Sequence[StateManifest]) -> dict[str, UidSize]:
+    """By uid."""
+    return {m.uid: UidSize(m.keys, m.size_bytes, len(m.content)) for m in manifests}
 
 
 def recorded_rows(records: JobRecords) -> list[HistoryRow]:
@@ -93,7 +102,7 @@ def recorded_row(records: JobRecords, checkpoint: int) -> HistoryRow | None:
     completion = _sound(records.completion, checkpoint)
     if isinstance(completion, CompletionRecord):
         step = history_of_completion(completion, _sound(records.committed, checkpoint))
-        return history_row(step, left_state(records, checkpoint), completion.completed_ms)
+        return history_row(step, left_by(records, completion), completion.completed_ms)
     aborted, trigger = _sound(records.aborted, checkpoint), _sound(records.trigger, checkpoint)
     return _aborted_row(aborted, trigger) if aborted is not None else None
 

@@ -201,13 +201,13 @@ def dry_run(plan: JobPlan, with_sinks: bool = True, samples: int = 0) -> Restore
         plan = replace(plan, topology=replace(plan.topology, sinks=decided[-1].topology.sinks))
     folder = plan.spark_folder(_current_location(decided, plan.location))
     savepoints: list[CompletionRecord] = []
-    store = records.store
+    stores: dict[int, RecordStore] = {}
 
     def not_imported() -> int:
-        nonlocal store
         store = RecordStore(plan.config.restore, plan.config.storage_options())
         found = as_savepoint(read_savepoint(store)[1])
         savepoints.append(replace(found, checkpoint=max(records.newest_id(), found.checkpoint) + 1))
+        stores[savepoints[0].checkpoint] = store
         return savepoints[0].checkpoint
 
     restore = _restore_option(plan, folder, decided, not_imported)
@@ -215,7 +215,9 @@ def dry_run(plan: JobPlan, with_sinks: bool = True, samples: int = 0) -> Restore
     facts = replace(facts, completions=(*facts.completions, *savepoints))
     told = plan_of(facts, decide_start(facts))
     at = next((c for c in facts.completions if c.checkpoint == told.checkpoint), None)
-    return with_samples(told, store if at in savepoints else records.store, at, samples) if at and samples else told
+    if at is None or not samples:
+        return told
+    return with_samples(told, stores.get(at.checkpoint, records.store), at, samples)
 
 
 def _restore_hook(plan: JobPlan, decision: Any) -> None:

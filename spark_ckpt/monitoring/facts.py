@@ -8,10 +8,10 @@ from typing import Any, TypeVar, cast
 
 from spark_ckpt import clock
 from spark_ckpt.errors import CkptError
-from spark_ckpt.jobs.heartbeat import heartbeats, living
+from spark_ckpt.jobs.heartbeat import beats, heartbeats
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.records import JobRecords
-from spark_ckpt.jobs.report import left_state
+from spark_ckpt.jobs.report import left_by, sizes_of
 from spark_ckpt.protocol.alive import Heartbeat
 from spark_ckpt.protocol.records import (
     BatchRecord,
@@ -83,17 +83,15 @@ def facts_of(job: Job, newest: int = NEWEST) -> Facts:
     records, read = job.records, _Reader()
     starts = tuple(sorted(records.generations(), key=lambda g: g.generation))
     g = starts[-1].generation if starts else 0
-    none: tuple[Heartbeat, ...] = ()
-    beats = read("heartbeats", lambda: tuple(heartbeats(records)), none)
-    heard = [b for b in read("heartbeats", lambda: tuple(living(records)), none) if b.generation == g]
+    left = [b for b in read("heartbeats", lambda: heartbeats(records), list[Heartbeat]()) if b.generation == g]
     open_triggers = tuple(t for t in records.open_triggers() if t.generation == g)
     completions = tuple(records.completions())
     return Facts(
         job=job.name,
         now_ms=clock.now_ms(),
         starts=starts,
-        heard=heard[0] if heard else None,
-        last_heard_ms=max((b.time_ms for b in beats if b.generation == g), default=None),
+        heard=next(filter(beats, left), None),
+        last_heard_ms=max((b.time_ms for b in left), default=None),
         ended=records.ended(g),
         waits=read("plan", lambda: records.plan(g) is not None and records.approved(g) is None, False),
         history=read("history", lambda: _history(job, newest), cast("tuple[HistoryRow, ...]", ())),
@@ -110,19 +108,21 @@ def facts_of(job: Job, newest: int = NEWEST) -> Facts:
 
 def history_row_of(job: Job, checkpoint: int) -> HistoryRow | None:
     """The row of ``checkpoint`` in the history, however old. Raises ``CorruptStorageError``."""
-    found = History(job.records.paths.history, job.config.storage_options()).read(checkpoint=checkpoint)
-    return found[0] if found else None
+    return next(iter(_table(job).read(checkpoint=checkpoint)), None)
+
+
+def _table(job: Job) -> History:
+    return History(job.records.paths.history, job.config.storage_options())
 
 
 def _history(job: Job, newest: int) -> tuple[HistoryRow, ...]:
     if newest == BRIEF:
         return ()
-    return tuple(History(job.records.paths.history, job.config.storage_options()).read(newest))
+    return tuple(_table(job).read(newest))
 
 
 def _state(records: JobRecords, completions: Sequence[CompletionRecord]) -> dict[str, UidSize]:
-    left = left_state(records, completions[-1].checkpoint) if completions else []
-    return {m.uid: UidSize(m.keys, m.size_bytes, len(m.content)) for m in left}
+    return sizes_of(left_by(records, completions[-1])) if completions else {}
 
 
 def _batches(records: JobRecords, generation: int, read: _Reader) -> tuple[BatchRecord, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from spark_ckpt.config_values import parse_duration_ms
 from spark_ckpt.monitoring.facts import Facts
-from spark_ckpt.protocol.events import OperatorAck, SourceAck
+from spark_ckpt.protocol.events import OperatorAck, SourceAck, TimeSeen
 from spark_ckpt.protocol.pending import PendingCheckpoint
 from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TriggerRecord
 from spark_ckpt.protocol.setback import shown_by
@@ -229,11 +230,12 @@ def _sink(facts: Facts, sink: str, shown: tuple[int, str], done: list[Completion
 
 def _operators(facts: Facts, newest: CompletionRecord | None) -> tuple[OperatorView, ...]:
     uids: Iterable[str] = newest.tables if newest is not None else ()
-    seen = {t.uid: t for b in facts.batches for _, times in sorted(b.times.items()) for t in times}
-    late: dict[str, int] = {}
-    for times in {n: t for b in facts.batches for n, t in b.times.items()}.values():
+    seen: dict[str, TimeSeen] = {}
+    late: Counter[str] = Counter()
+    for _, times in sorted(_times(facts).items()):
+        seen.update({t.uid: t for t in times})
         for t in times:
-            late[t.uid] = late.get(t.uid, 0) + t.late
+            late[t.uid] += t.late
     found = []
     for uid in uids:
         size, time = facts.state.get(uid, _UNKNOWN), seen.get(uid)
@@ -245,7 +247,7 @@ def _operators(facts: Facts, newest: CompletionRecord | None) -> tuple[OperatorV
                 size.size_bytes,
                 size.files,
                 None if watermark_us is None else watermark_us // 1000,
-                late.get(uid, 0),
+                late[uid],
             )
         )
     return tuple(found)
@@ -261,9 +263,14 @@ def _sources(newest: CompletionRecord | None, start: GenerationRecord | None) ->
     )
 
 
+def _times(facts: Facts) -> dict[int, tuple[TimeSeen, ...]]:
+    """What operators went by, by batch: each record tells of those before it, too."""
+    return {n: seen for batch in facts.batches for n, seen in batch.times.items()}
+
+
 def _watermark_ms(facts: Facts, batch: int) -> int | None:
     """The query's, up to that batch: the lowest of all that tell one."""
-    times = {n: seen for b in facts.batches for n, seen in b.times.items() if n <= batch and seen}
+    times = {n: seen for n, seen in _times(facts).items() if n <= batch and seen}
     if not times:
         return None
     known = [t.watermark_us for t in times[max(times)] if t.watermark_us is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
 _BARS = "▁▂▃▄▅▆▇█"
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
@@ -16,6 +17,11 @@ def age_text(ms: int | None) -> str:
         if ms >= size:
             return f"{ms / size:.1f} {unit}" if ms < 10 * size else f"{ms // size} {unit}"
     return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{max(ms, 0)} ms"
+
+
+def instant_text(ms: int | None) -> str:
+    """In UTC, to the second; empty for None."""
+    return "" if ms is None else f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 
 def sparkline(values: Sequence[int]) -> str:

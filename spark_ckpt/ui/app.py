@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from spark_ckpt.errors import CkptError
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.monitoring.facts import BRIEF, NEWEST, history_row_of
-from spark_ckpt.monitoring.folder import jobs_in, look_at
+from spark_ckpt.monitoring.folder import job_in, jobs_in, look_at
 from spark_ckpt.monitoring.metrics import CONTENT_TYPE, exposition
 from spark_ckpt.monitoring.overview import Overview
 from spark_ckpt.storage.history import HistoryRow
@@ -106,7 +106,7 @@ class _Looks:
         return None if job is None else history_row_of(job, checkpoint)
 
     def _job(self, name: str) -> Job | None:
-        return next((job for job in jobs_in(self._dir, **self._options) if job.name == name), None)
+        return job_in(self._dir, name, **self._options)
 
     def _look(self, job: Job, newest: int) -> Overview:
         at, seen = self._seen.get((job.name, newest), (0.0, None))

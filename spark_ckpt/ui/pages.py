@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -14,7 +13,7 @@ from markupsafe import Markup
 from spark_ckpt.monitoring.findings import findings_of
 from spark_ckpt.monitoring.overview import Overview
 from spark_ckpt.monitoring.timeline import WORDS, timeline_of
-from spark_ckpt.monitoring.words import age_text, size_text
+from spark_ckpt.monitoring.words import age_text, instant_text, size_text
 from spark_ckpt.storage.history import HistoryRow
 from spark_ckpt.ui import _charts as charts
 
@@ -88,4 +87,4 @@ def _environment() -> Environment:
 
 
 def _instant(ms: int | None) -> str:
-    return "" if ms is None else f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{instant_text(ms)} UTC" if ms is not None else ""

@@ -45,6 +45,8 @@ __all__ = [
 
 PREFIX = "spark.ckpt."
 STORAGE = "storage."
+QUERY, SESSION, DEFAULT = "query", "session", "default"
+"""Where a key was set."""
 
 NO_CLAIM, CLAIM = "no_claim", "claim"
 EXACTLY_ONCE = "exactly_once"
@@ -277,6 +279,8 @@ class JobConfig:
     )
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Options of the object store, by name without ``storage.``. May hold secrets: never print it."""
+    set_in: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Key -> ``session`` or ``query``, of those that were set. For people; :meth:`to_options` leaves it out."""
 
     def __repr__(self) -> str:
         shown = ((f.name, getattr(self, f.name)) for f in fields(self) if f.repr)
@@ -308,7 +312,8 @@ class JobConfig:
                 f"{PREFIX}savepoint.every: expected {PREFIX}savepoint.dir beside it, the folder or URL of the "
                 "savepoints, found none."
             )
-        return cls(**values, storage=storage)
+        set_in = {**dict.fromkeys(_normalised(conf), SESSION), **dict.fromkeys(_normalised(overrides or {}), QUERY)}
+        return cls(**values, storage=storage, set_in=set_in)
 
     def to_options(self) -> dict[str, str]:
         """Every setting that differs from its default, as options; ``from_options`` of it equals this config."""
@@ -328,6 +333,11 @@ class JobConfig:
             key, value = _BY_FIELD[name], getattr(self, name)
             out[key.name] = key.default if value is None else str(key.kind.text(value))
         return out
+
+    def settings_from(self) -> dict[str, str]:
+        """Where each of :meth:`checkpoint_settings` was set: ``query``, ``session`` or ``default``."""
+        names = (_BY_FIELD[name].name for name in _CHECKPOINTING)
+        return {name: self.set_in.get(name, DEFAULT) for name in names}
 
     def storage_options(self) -> dict[str, Any]:
         """Keyword arguments for ``fsspec.filesystem``: dots nest, ``true``/``false`` and JSON lists are decoded."""
@@ -436,4 +446,4 @@ def config_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-assert all(f.default is not MISSING for f in fields(JobConfig) if f.name not in ("dir", "storage"))
+assert all(f.default is not MISSING for f in fields(JobConfig) if f.name not in ("dir", "storage", "set_in"))

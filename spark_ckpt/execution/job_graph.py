@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,8 @@ from spark_ckpt.execution.chain import Recipe
 from spark_ckpt.execution.event_time import without_notes
 from spark_ckpt.execution.lineage import Lineage, OperatorNode, Place, SourceNode, WatermarkNode
 from spark_ckpt.execution.refused_types import refuse_unwritable
+from spark_ckpt.jobs.spec import SinkSpec
+from spark_ckpt.protocol.records import Edge
 from spark_ckpt.runtime.stateless import arrow_schema
 
 _WIDTH = 100
@@ -57,6 +59,25 @@ class JobGraph:
     def __str__(self) -> str:
         return "\n".join(self._lines(self.last, "", ""))
 
+    def edges(self, sinks: Sequence[SinkSpec]) -> tuple[Edge, ...]:
+        """How rows flow from sources through keyed operators to ``sinks``."""
+        found: dict[Edge, None] = {}
+        for end in self._flow(self.last, found):
+            found |= dict.fromkeys(replace(end, end=sink.id) for sink in sinks if sink.refused_by is None)
+        found |= dict.fromkeys(Edge(s.refused_by, s.id, ("refused rows",)) for s in sinks if s.refused_by is not None)
+        return tuple(found)
+
+    def _flow(self, step: Step, found: dict[Edge, None]) -> list[Edge]:
+        """What comes out of ``step``, as edges without an end; those inside go into ``found``."""
+        ends = [Edge(self.sources[s], "") for s in step.lineage.sources] if not step.inputs else []
+        ends += [end for below in step.inputs for end in self._flow(below, found)]
+        operators = [operator for operator in step.operators if operator in self.uids]
+        for operator in operators:
+            found |= dict.fromkeys(replace(end, end=self.uids[operator]) for end in ends)
+            ends = [Edge(self.uids[operator], "")]
+        done = () if operators else tuple(_done(place) for place in step.places)
+        return [replace(end, through=(*end.through, *done)) for end in ends]
+
     def _lines(self, step: Step, first: str, other: str) -> Iterator[str]:
         shown = list(self._shown(step))
         for line in shown:
@@ -95,6 +116,11 @@ class JobGraph:
             kind = source.inner if isinstance(source.inner, str) else getattr(source.inner, "__name__", "source")
             by = "Spark, with barriers beside its rows" if source.by_spark else kind
             yield f"source {self.sources[source]}: {by}{'. ' + _short(str(step.say())) if source.by_spark else ''}"
+
+
+def _done(place: Place) -> str:
+    name = place.called or place.node
+    return name if place.leaves is None else f"{name} (in Spark)"
 
 
 def _short(text: str) -> str:

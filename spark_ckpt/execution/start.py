@@ -39,6 +39,7 @@ from spark_ckpt.execution.build import (
     sink_input,
     source_specs,
 )
+from spark_ckpt.execution.job_graph import JobGraph
 from spark_ckpt.execution.lineage import Lineage, OperatorNode, SourceNode, SparkStreamNode
 from spark_ckpt.execution.rewriting import StateFunctions, write_rows
 from spark_ckpt.execution.session_confs import SessionConfs, no_data_batches, spark_path
@@ -53,7 +54,7 @@ from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir, 
 from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks, dry_run
 from spark_ckpt.names import name_of_location
 from spark_ckpt.protocol.migration import Migration
-from spark_ckpt.protocol.records import Topology
+from spark_ckpt.protocol.records import Edge, Topology
 from spark_ckpt.protocol.restore_plan import RestorePlan
 from spark_ckpt.protocol.rewriting import with_rewrites
 from spark_ckpt.runtime.datasource import sink_class_of
@@ -108,6 +109,7 @@ class _Asked:
     migrations: tuple[Migration, ...]
     functions: StateFunctions
     """What writes state anew."""
+    edges: tuple[Edge, ...]
 
     @classmethod
     def of(cls, request: StartRequest) -> _Asked:
@@ -118,6 +120,7 @@ class _Asked:
         checked = checked_sinks(asked, replacing=request.output_mode == "complete")
         sources = name_sources(lineage)
         check_starting_from(sources, config)
+        uids = name_operators(lineage, sources, config.require_uid)
         return cls(
             spark,
             config,
@@ -125,13 +128,14 @@ class _Asked:
             lineage,
             sources,
             name_streams(lineage),
-            name_operators(lineage, sources, config.require_uid),
+            uids,
             tuple(with_job_storage(sink, config) for sink in checked),
             requests,
             spark_location(spark, request.location, config, job),
             request.output_mode,
             request.df._session.migrations.steps(),
             request.df._session.migrations.functions,
+            JobGraph(request.df._last, sources, uids).edges(checked),
         )
 
     def spelled(self, location: str) -> str:
@@ -166,6 +170,7 @@ class _Asked:
             migrations=self.migrations,
             find_offset=partial(find_offset, self.sources, self.config, self.job),
             write_rows=partial(write_rows, self.spark, self.forms(), self.functions),
+            edges=self.edges,
         )
 
 

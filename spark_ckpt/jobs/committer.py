@@ -55,8 +55,9 @@ class Committer:
         # Forgotten first: if a step raises, the next call starts from the records.
         view, self._view = self._view or self._rebuilt(), None
         record = protocol.labelled(view, batch_record(self.run.origin, batch, self.run.generation, staged, events))
-        record = self._told = self._with_reports(record)
-        self._view = self.io.run(protocol.commit_batch(view, record, clock.now_ms()))
+        now_ms = clock.now_ms()
+        record = self._told = self._with_reports(replace(record, at={batch: now_ms}))
+        self._view = self.io.run(protocol.commit_batch(view, record, now_ms))
         self._next = batch + 1
         if batch == 0 and self.run.restored_from is not None:
             self._note_restored()
@@ -80,7 +81,8 @@ class Committer:
         kept = range(record.batch - _BATCHES_TOLD + 1, record.batch)
         rows = {b: r for b, r in self._told.rows.items() if b in kept}
         times = {b: t for b, t in self._told.times.items() if b in kept}
-        return replace(record, rows={**rows, **record.rows}, times={**times, **record.times})
+        at = {b: ms for b, ms in self._told.at.items() if b in kept}
+        return replace(record, rows={**rows, **record.rows}, times={**times, **record.times}, at={**at, **record.at})
 
     def publish(self, completions: Sequence[CompletionRecord]) -> None:
         """Commit what is complete and was not confirmed; for a writer that no start did it for."""

@@ -35,7 +35,7 @@ from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, sink_place
 from spark_ckpt.names import checked_name
 from spark_ckpt.protocol.evolution import changes
 from spark_ckpt.protocol.migration import Migration, migrated
-from spark_ckpt.protocol.records import UNDECIDED, Claimed, CompletionRecord, GenerationRecord, Topology
+from spark_ckpt.protocol.records import UNDECIDED, Claimed, CompletionRecord, Edge, GenerationRecord, Topology
 from spark_ckpt.protocol.recovery import (
     AUTO,
     NONE,
@@ -85,6 +85,8 @@ class JobPlan:
 
     write_rows: WriteRows | None = None
     """Writes state anew, by functions over the old rows."""
+    edges: tuple[Edge, ...] = ()
+    """How rows flow, for people."""
 
     def spark_folder(self, location: str) -> SparkFolder:
         return SparkFolder(location, self.config, self.files_at(location))
@@ -316,6 +318,8 @@ def _claim(plan: JobPlan, location: str, records: JobRecords) -> GenerationRecor
         uuid.uuid4().hex[:16],
         plan.config.checkpoint_settings(),
         given_location=plan.location if location != plan.location else "",
+        settings_from=plan.config.settings_from(),
+        edges=plan.edges,
     )
 
 

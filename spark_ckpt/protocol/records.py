@@ -111,6 +111,16 @@ class Claimed(_Record):
 
 
 @dataclass(frozen=True)
+class Edge(_Record):
+    """Rows flow from ``start`` to ``end``, ids of sources, operators and sinks. ``through``: what is done to single
+    rows on the way, by name, and ``(in Spark)`` where Arrow does not do it."""
+
+    start: str
+    end: str
+    through: tuple[str, ...] = optional(())
+
+
+@dataclass(frozen=True)
 class GenerationRecord(_Record):
     """One start of the job, in ``life`` (:mod:`spark_ckpt.protocol.life`). ``origin`` is the generation that first
     opened ``spark_location``; it took the restore decision (``restored_from``; None: fresh) for the location's whole
@@ -122,6 +132,8 @@ class GenerationRecord(_Record):
     the location that the user gave, if ``spark_location`` is one that a start chose, as the query had changed.
     ``to_set_back``: the record is no start but a rollback to ``restored_from`` (:mod:`spark_ckpt.protocol.rollback`),
     and these sinks' targets are still to be set back; None: a start. ``claimed``: the savepoint that it took over.
+    ``settings_from``: where each of ``settings`` was set, ``query``, ``session`` or ``default``. ``edges``: how rows
+    flow through the query. The last two are for people; no decision looks at them.
     """
 
     generation: Count
@@ -136,6 +148,8 @@ class GenerationRecord(_Record):
     given_location: str = later("")
     to_set_back: tuple[str, ...] | None = later(None)
     claimed: Claimed | None = optional()
+    settings_from: Mapping[str, str] = optional(factory=dict, compare=False)
+    edges: tuple[Edge, ...] = optional((), compare=False)
 
     GONE: ClassVar = frozenset({"restored_path"})
 
@@ -179,8 +193,8 @@ class BatchRecord(_Record):
     (source and operator), declines, flushes and cancels; other control events need no record.
 
     ``rows``: batch -> source -> rows it read, of this batch and of those before it in the same start. ``times``: batch
-    -> what its operators went by, of the same batches. Reports for whoever asks for the query's progress; no decision
-    looks at them.
+    -> what its operators went by, ``at``: batch -> when it was committed, in epoch milliseconds, of the same batches.
+    Reports for whoever asks for the query's progress; no decision looks at them.
     """
 
     origin: int
@@ -192,6 +206,7 @@ class BatchRecord(_Record):
     finished: Mapping[int, Count] = field(default_factory=dict)
     rows: Mapping[int, Mapping[str, Count]] = later(factory=dict)
     times: Mapping[int, tuple[TimeSeen, ...]] = later(factory=dict)
+    at: Mapping[int, int] = optional(factory=dict, compare=False)
 
     @property
     def name(self) -> str:

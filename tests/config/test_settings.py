@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -27,6 +28,13 @@ def test_settings_are_recorded_with_their_defaults_and_hold_no_secret() -> None:
     assert settings["mode"] == "at_least_once"
     assert settings["initialDelay"] == "random between 0 and `interval`"
     assert "hunter2" not in str(settings)
+
+
+def test_where_each_setting_was_set_is_recorded() -> None:
+    config = JobConfig.from_options({"spark.ckpt.dir": "/j", "spark.ckpt.retain": "4"}, {"interval": "30s"})
+    told = replace(config, lanes=3).settings_from()
+    assert (told["retain"], told["interval"], told["mode"]) == ("session", "query", "default")
+    assert told.keys() == config.checkpoint_settings().keys()
 
 
 def test_a_change_is_told_once_with_both_values(caplog: pytest.LogCaptureFixture) -> None:

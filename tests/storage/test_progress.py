@@ -51,6 +51,9 @@ def test_rows_of_every_batch_are_known_behind_checkpoints_and_in_another_process
     job.committer = Committer(job.run, job.sinks)
     job.step(True)
     assert sorted(reported(job.run).rows) == [0, 1, 2, 3, 4]
+    at = list(job.records.batches(job.run.origin)[-1].at.items())
+    assert [b for b, _ in at] == [0, 1, 2, 3, 4]
+    assert at == sorted(at, key=lambda pair: pair[1])
     assert len(list((job.folder / "batches").iterdir())) == 1, "the newest stays"
     assert [name for name in job.job.gc(force=True) if name.startswith("batches/")] == []
     assert sorted(reported(job.run).rows) == [0, 1, 2, 3, 4]

@@ -20,6 +20,7 @@ Token = Annotated[
     str | None,
     typer.Option("--token", envvar="SPARK_CKPT_UI_TOKEN", help="What a browser has to give. Without: one is made."),
 ]
+ShowState = Annotated[bool, typer.Option("--state", help="Show rows of state, too. Needs a token at any address.")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The HTML file to write.")]
 
 
@@ -28,17 +29,24 @@ def add_to(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def ui(dir: Dir, host: Host = "127.0.0.1", port: Port = 8466, token: Token = None, storage: Storage = None) -> None:
+def ui(
+    dir: Dir,
+    host: Host = "127.0.0.1",
+    port: Port = 8466,
+    token: Token = None,
+    state: ShowState = False,
+    storage: Storage = None,
+) -> None:
     """Show the jobs of a folder in a browser, while they run or not. It only reads; Ctrl-C ends it."""
     with errors():
         _require_extra()
         from spark_ckpt.ui.app import LOOPBACK, create_app
         from spark_ckpt.ui.server import serve
 
-        if host not in _LOOPBACK and token is None:
+        if (state or host not in _LOOPBACK) and token is None:
             token = secrets.token_urlsafe(24)
         hosts = LOOPBACK if host in _LOOPBACK else ["*"]
-        made = create_app(dir, token, hosts, **storage_settings(storage or ()))
+        made = create_app(dir, token, hosts, state, **storage_settings(storage or ()))
         serve(made, host, port, lambda url: typer.echo(f"{url}/?token={token}" if token else url))
 
 

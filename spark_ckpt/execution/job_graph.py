@@ -15,7 +15,7 @@ from spark_ckpt.execution.event_time import without_notes
 from spark_ckpt.execution.lineage import Lineage, OperatorNode, Place, SourceNode, WatermarkNode
 from spark_ckpt.execution.refused_types import refuse_unwritable
 from spark_ckpt.jobs.spec import SinkSpec
-from spark_ckpt.protocol.records import Edge
+from spark_ckpt.protocol.records import SINK, Edge
 from spark_ckpt.runtime.stateless import arrow_schema
 
 _WIDTH = 100
@@ -63,8 +63,9 @@ class JobGraph:
         """How rows flow from sources through keyed operators to ``sinks``."""
         found: dict[Edge, None] = {}
         for end in self._flow(self.last, found):
-            found |= dict.fromkeys(replace(end, end=sink.id) for sink in sinks if sink.refused_by is None)
-        found |= dict.fromkeys(Edge(s.refused_by, s.id, ("refused rows",)) for s in sinks if s.refused_by is not None)
+            found |= dict.fromkeys(replace(end, end=SINK + sink.id) for sink in sinks if sink.refused_by is None)
+        refusing = [(sink.refused_by, sink.id) for sink in sinks if sink.refused_by is not None]
+        found |= dict.fromkeys(Edge(SINK + by, SINK + sink, ("refused rows",)) for by, sink in refusing)
         return tuple(found)
 
     def _flow(self, step: Step, found: dict[Edge, None]) -> list[Edge]:

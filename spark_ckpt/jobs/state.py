@@ -92,6 +92,11 @@ class State(Hinting):
         """Names and Arrow types of the columns. Reads a manifest."""
         return _shown(self._files(self._manifest()).schema)
 
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The names of the operator's key columns, which :meth:`get` takes values of. Reads a manifest."""
+        return tuple(self._key_columns(self._manifest()))
+
     def spark_schema(self) -> dict[str, Any]:
         """The columns as the JSON form of Spark's ``StructType``."""
         stored = self._stored()

@@ -17,6 +17,8 @@ from spark_ckpt.storage.history import UidSize
 
 SHORTEST_STUCK_MS = 60_000
 """A checkpoint may take a minute, whatever the interval."""
+RATE_MS = 60_000
+"""Rows a second are those of so long."""
 _INTERVALS = 3
 _DURATIONS = 60
 _UNKNOWN = UidSize(0, 0, 0)
@@ -51,7 +53,9 @@ class SinkView:
 
 @dataclass(frozen=True)
 class OperatorView:
-    """One keyed operator at the newest checkpoint. ``late``: rows that it left out in the newest batches."""
+    """One state table of a keyed operator at the newest checkpoint. ``late``: rows that it left out in the newest
+    batches. ``alignment_ms``: how long its slowest subtask held rows back for the newest checkpoint whose phases are
+    known; None if none are."""
 
     uid: str
     keys: int
@@ -59,15 +63,18 @@ class OperatorView:
     files: int
     watermark_ms: int | None
     late: int
+    alignment_ms: int | None = None
 
 
 @dataclass(frozen=True)
 class SourceView:
-    """One source. ``reads``: what, without secrets; ``offset``: where it stood at the newest checkpoint."""
+    """One source. ``reads``: what, without secrets; ``offset``: where it stood at the newest checkpoint.
+    ``rows_per_s``: read in the last minute; None if no driver runs the job, or batches do not tell when they were."""
 
     uid: str
     reads: str
     offset: object
+    rows_per_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,11 @@ class Overview:
     counts: Mapping[str, int]
     settings: Mapping[str, str]
     facts: Facts
+
+    @property
+    def settings_from(self) -> Mapping[str, str]:
+        """Where each of ``settings`` was set: ``query``, ``session`` or ``default``; empty if that is not recorded."""
+        return self.facts.newest.settings_from if self.facts.newest is not None else {}
 
     @property
     def behind_ms(self) -> int | None:
@@ -121,7 +133,7 @@ def overview_of(facts: Facts) -> Overview:
         completed_ms=None if newest is None else newest.completed_ms,
         sinks=_sinks(facts, start),
         operators=_operators(facts, newest),
-        sources=_sources(newest, start),
+        sources=_sources(facts, newest, start),
         durations_ms=_durations_ms(facts),
         counts=dict(facts.statistics.get("counts", {})),
         settings=dict(start.settings) if start is not None else {},
@@ -230,6 +242,7 @@ def _sink(facts: Facts, sink: str, shown: tuple[int, str], done: list[Completion
 
 def _operators(facts: Facts, newest: CompletionRecord | None) -> tuple[OperatorView, ...]:
     uids: Iterable[str] = newest.tables if newest is not None else ()
+    alignment_ms = _alignment_ms(facts)
     seen: dict[str, TimeSeen] = {}
     late: Counter[str] = Counter()
     for _, times in sorted(_times(facts).items()):
@@ -248,18 +261,52 @@ def _operators(facts: Facts, newest: CompletionRecord | None) -> tuple[OperatorV
                 size.files,
                 None if watermark_us is None else watermark_us // 1000,
                 late[uid],
+                alignment_ms.get(uid),
             )
         )
     return tuple(found)
 
 
-def _sources(newest: CompletionRecord | None, start: GenerationRecord | None) -> tuple[SourceView, ...]:
+def _alignment_ms(facts: Facts) -> dict[str, int]:
+    """Of the slowest subtask of each operator."""
+    phases = next((r.phases for r in reversed(facts.history) if r.phases), {})
+    return {
+        uid: max((times.get("alignment_ms", 0) for times in parts.values()), default=0)
+        for uid, parts in phases.get("operators", {}).items()
+    }
+
+
+def rows_per_s(facts: Facts) -> dict[str, float]:
+    """By source, over the last minute or since the oldest batch that is known. Empty if nothing can be said."""
+    at = {batch: ms for record in facts.batches for batch, ms in record.at.items()}
+    if facts.heard is None or not at:
+        return {}
+    since_ms = max(facts.now_ms - RATE_MS, min(at.values()))
+    took_s = (facts.now_ms - since_ms) / 1000
+    if took_s < 1:
+        return {}
+    counted: Counter[str] = Counter()
+    rows = {batch: read for record in facts.batches for batch, read in record.rows.items()}
+    for batch, read in rows.items():
+        if at.get(batch, 0) > since_ms:
+            counted.update(read)
+    return {source: n / took_s for source, n in counted.items()}
+
+
+def _sources(facts: Facts, newest: CompletionRecord | None, start: GenerationRecord | None) -> tuple[SourceView, ...]:
     if start is None:
         return ()
+    rates = rows_per_s(facts)
     offsets = {} if newest is None else newest.sources
     topology = start.topology
     return tuple(
-        SourceView(uid, topology.reads.get(uid, ""), offsets.get(uid, {}).get("inner")) for uid in topology.sources
+        SourceView(
+            uid,
+            topology.reads.get(uid, ""),
+            offsets.get(uid, {}).get("inner"),
+            rates.get(uid, 0.0) if rates else None,
+        )
+        for uid in topology.sources
     )
 
 

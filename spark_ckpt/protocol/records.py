@@ -52,6 +52,8 @@ _R = TypeVar("_R", bound="_Record")
 
 FAMILY_OF = "family_of"
 """What a family's entry in ``Topology.operators`` says: the operator's uid."""
+SINK = "sink:"
+"""In front of a sink's id at the ends of an ``Edge``."""
 UNDECIDED, REFUSED = 0, -1
 """Values of ``GenerationRecord.origin`` that are no origin."""
 
@@ -112,8 +114,9 @@ class Claimed(_Record):
 
 @dataclass(frozen=True)
 class Edge(_Record):
-    """Rows flow from ``start`` to ``end``, ids of sources, operators and sinks. ``through``: what is done to single
-    rows on the way, by name, and ``(in Spark)`` where Arrow does not do it."""
+    """Rows flow from ``start`` to ``end``: uids of sources and operators, and ids of sinks behind :data:`SINK`, as a
+    sink may be called as an operator is. ``through``: what is done to single rows on the way, by name, and ``(in
+    Spark)`` where Arrow does not do it."""
 
     start: str
     end: str

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
+from spark_ckpt.monitoring.graph import Box, Layout, layout_of
 from spark_ckpt.monitoring.overview import Overview
 from spark_ckpt.monitoring.timeline import WORDS, Lane, Timeline
 from spark_ckpt.monitoring.words import age_text
 
 _LANE, _GAP, _HEAD = 22, 6, 26
 _TICKS = 5
-_COLUMN, _BOX, _ROW = 200, 160, 44
+_COLUMN, _BOX, _ROW, _EDGE = 214, 170, 60, 4
 _NAME_LENGTH = 24
 
 _SPARK = Markup(
@@ -32,11 +33,17 @@ _NAME = Markup('<text class="{kind}" x="4" y="{y}">{who}</text>')
 _PHASE = Markup(
     '<rect class="{phase}" x="{x:.2f}%" y="{y}" width="{w:.2f}%" height="{h}"><title>{title}</title></rect>'
 )
-_GRAPH = Markup('<svg class="graph" role="img" viewBox="0 0 {w} {h}" aria-label="{label}">{parts}</svg>')
-_ARROW = Markup('<text class="arrow" x="{x}" y="{y:.1f}">→</text>')
+_GRAPH = Markup(
+    '<svg class="graph" role="img" viewBox="0 0 {w} {h}" width="{w}" height="{h}" aria-label="{label}">{parts}</svg>'
+)
+_FLOW = Markup(
+    '<path class="flow" d="M{x0:.0f} {y0:.1f} C{m:.0f} {y0:.1f} {m:.0f} {y1:.1f} {x1:.0f} {y1:.1f}"/>'
+    '<path class="tip" d="M{tip:.0f} {y1:.1f} l-7 -4 v8 z"/>'
+)
 _NODE = Markup(
-    '<g class="{kind}"><title>{kind} {name}</title><rect x="{x}" y="{top:.1f}" width="{w}" height="36" rx="6"/>'
-    '<text x="{mid}" y="{base:.1f}" text-anchor="middle">{short}</text></g>'
+    '<g class="{kind}"><title>{kind} {name} {figures}</title><rect x="{x:.0f}" y="{top:.1f}" width="{w}" height="46" '
+    'rx="6"/><text x="{mid:.0f}" y="{base:.1f}" text-anchor="middle">{short}</text>'
+    '<text class="figures" x="{mid:.0f}" y="{below:.1f}" text-anchor="middle">{figures}</text></g>'
 )
 
 
@@ -93,24 +100,31 @@ def _lane(lane: Lane, y: int, duration_ms: int) -> Iterator[Markup]:
 
 
 def graph(overview: Overview) -> Markup:
-    """Sources, operators and sinks as columns of boxes. Which flows into which is not recorded."""
-    columns = [[s.uid for s in overview.sources], [o.uid for o in overview.operators], [s.id for s in overview.sinks]]
-    shown = [(kind, names) for kind, names in zip(("source", "operator", "sink"), columns, strict=True) if names]
-    if not shown:
+    """Sources, segments of single rows, keyed operators and sinks as boxes from left to right, and how rows flow."""
+    plan = layout_of(overview)
+    if not plan.boxes:
         return Markup("")
-    height = _ROW * max(len(names) for _, names in shown) + 8
-    parts: list[Markup] = []
-    parts += (_ARROW.format(x=_COLUMN * i - 14, y=height / 2 + 6) for i in range(1, len(shown)))
-    for i, (kind, names) in enumerate(shown):
-        parts += (_box(kind, name, _COLUMN * i + 20, y) for name, y in zip(names, _middles(names, height), strict=True))
-    label = "; ".join(f"{kind}s: {', '.join(names)}" for kind, names in shown)
-    return _GRAPH.format(w=_COLUMN * len(shown), h=height, label=label, parts=Markup("").join(parts))
+    parts = [_line(plan, line) for line in plan.lines] + [_node(plan, box) for box in plan.boxes.values()]
+    width, height = _COLUMN * plan.columns - _COLUMN + _BOX + 2 * _EDGE, _ROW * plan.rows
+    return _GRAPH.format(w=width, h=height, label=plan.words, parts=Markup("").join(parts))
 
 
-def _middles(names: Sequence[str], height: int) -> list[float]:
-    return [height * (i + 0.5) / len(names) for i in range(len(names))]
+def _at(plan: Layout, box: Box) -> tuple[float, float]:
+    """The left edge and the middle of its height."""
+    return _EDGE + _COLUMN * box.column, _ROW * plan.rows * (box.place + 0.5) / plan.in_column(box.column)
 
 
-def _box(kind: str, name: str, x: int, y: float) -> Markup:
-    short = name if len(name) <= _NAME_LENGTH else f"{name[: _NAME_LENGTH - 1]}…"
-    return _NODE.format(kind=kind, name=name, x=x, top=y - 18, w=_BOX, mid=x + _BOX // 2, base=y + 5, short=short)
+def _line(plan: Layout, line: tuple[str, str]) -> Markup:
+    (x0, y0), (x1, y1) = (_at(plan, plan.boxes[key]) for key in line)
+    middle = (x0 + _BOX + x1) / 2
+    return _FLOW.format(x0=x0 + _BOX, y0=y0, x1=x1 - 6, y1=y1, m=middle, tip=x1)
+
+
+def _node(plan: Layout, box: Box) -> Markup:
+    x, y = _at(plan, box)
+    short = box.name if len(box.name) <= _NAME_LENGTH else f"{box.name[: _NAME_LENGTH - 1]}…"
+    base = y + 4 if not box.figures else y - 4
+    return _NODE.format(
+        kind=box.kind, name=box.name, figures=box.figures, x=x, top=y - 23, w=_BOX, mid=x + _BOX / 2, base=base,
+        below=y + 13, short=short,
+    )  # fmt: skip

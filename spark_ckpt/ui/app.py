@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from typing import Any
+from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -19,36 +20,43 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from spark_ckpt.errors import CkptError
+from spark_ckpt.errors import CkptError, ConfigError
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.monitoring.facts import BRIEF, NEWEST, history_row_of
 from spark_ckpt.monitoring.folder import job_in, jobs_in, look_at
 from spark_ckpt.monitoring.metrics import CONTENT_TYPE, exposition
 from spark_ckpt.monitoring.overview import Overview
 from spark_ckpt.storage.history import HistoryRow
-from spark_ckpt.ui.pages import checkpoint_page, job_page, jobs_page
+from spark_ckpt.ui._state_tab import state_values
+from spark_ckpt.ui.pages import checkpoint_page, job_page, jobs_page, state_page
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 COOKIE = "spark_ckpt_token"
 _LOOKS = 16
 """So many jobs are looked at side by side."""
 _FRESH_S = 2.0
+_MOST_BYTES = 100_000
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
 
 
-def create_app(dir: str, token: str | None = None, hosts: Iterable[str] = LOOPBACK, **options: str) -> Starlette:
+def create_app(
+    dir: str, token: str | None = None, hosts: Iterable[str] = LOOPBACK, state: bool = False, **options: str
+) -> Starlette:
     """The application over the jobs in ``dir``; ``options`` are settings such as ``**{"storage.key": "..."}``.
 
     With ``token``, every request needs it: ``?token=...`` once, then a cookie; or ``Authorization: Bearer ...``, as
     Prometheus sends it. ``hosts``: the names by which it may be
-    asked, so that no page from elsewhere can read it by a name of its own for this address.
+    asked, so that no page from elsewhere can read it by a name of its own for this address. ``state``: whether rows of
+    state are shown; raises ``ConfigError`` without a token then, as any user of the machine can ask at loopback.
     """
+    if state and token is None:
+        raise ConfigError("expected a token, as rows of state are shown, found none: give one")
     looks = _Looks(dir, options)
 
     async def jobs(_: Request) -> Response:
@@ -61,6 +69,15 @@ def create_app(dir: str, token: str | None = None, hosts: Iterable[str] = LOOPBA
         name, k = request.path_params["job"], request.path_params["checkpoint"]
         return await _answer(lambda: checkpoint_page(name, looks.row(name, k)))
 
+    async def state_tab(request: Request) -> Response:
+        name = request.path_params["job"]
+        if request.method == "POST" and not _is_own(request):
+            return PlainTextResponse("A form of another page asked for this.", 403)
+        asked = await _form(request)
+        if asked is None:
+            return PlainTextResponse(f"What is asked is longer than {_MOST_BYTES} bytes.", 413)
+        return await _answer(lambda: _state_page(looks.job(name), asked, state))
+
     async def metrics(_: Request) -> Response:
         return await _answer(lambda: exposition(looks.all()), CONTENT_TYPE)
 
@@ -69,11 +86,32 @@ def create_app(dir: str, token: str | None = None, hosts: Iterable[str] = LOOPBA
         Route("/", jobs),
         Route("/jobs/{job}", job),
         Route("/jobs/{job}/checkpoints/{checkpoint:int}", checkpoint),
+        Route("/jobs/{job}/state", state_tab, methods=["GET", "POST"]),
         Route("/metrics", metrics),
         Mount("/static", static),
     ]
     middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)), Middleware(_Guard, token=token)]
     return Starlette(routes=routes, middleware=middleware)
+
+
+def _state_page(job: Job | None, asked: Mapping[str, list[str]], allowed: bool) -> str | None:
+    return None if job is None else state_page(job.name, state_values(job, asked) if allowed else {"allowed": False})
+
+
+def _is_own(request: Request) -> bool:
+    """Whether a page of ours has the form, as far as the browser tells."""
+    origin = request.headers.get("origin")
+    return origin is None or origin.partition("://")[2] == request.headers.get("host")
+
+
+async def _form(request: Request) -> Mapping[str, list[str]] | None:
+    """What a form says. Not in the URL: proxies keep those, and keys may be names of people."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _MOST_BYTES:
+            return None
+    return parse_qs(body.decode(errors="replace"), keep_blank_values=True)
 
 
 async def _answer(page: Callable[[], str | None], content_type: str = "text/html; charset=utf-8") -> Response:
@@ -98,14 +136,14 @@ class _Looks:
         return list(self._pool.map(lambda job: self._look(job, BRIEF), jobs_in(self._dir, **self._options)))
 
     def one(self, name: str) -> Overview | None:
-        job = self._job(name)
+        job = self.job(name)
         return None if job is None else self._look(job, NEWEST)
 
     def row(self, name: str, checkpoint: int) -> HistoryRow | None:
-        job = self._job(name)
+        job = self.job(name)
         return None if job is None else history_row_of(job, checkpoint)
 
-    def _job(self, name: str) -> Job | None:
+    def job(self, name: str) -> Job | None:
         return job_in(self._dir, name, **self._options)
 
     def _look(self, job: Job, newest: int) -> Overview:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -10,18 +10,22 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from spark_ckpt.monitoring import state_tables
 from spark_ckpt.monitoring.findings import findings_of
-from spark_ckpt.monitoring.overview import Overview
+from spark_ckpt.monitoring.overview import Overview, State
 from spark_ckpt.monitoring.timeline import WORDS, timeline_of
 from spark_ckpt.monitoring.words import age_text, instant_text, size_text
 from spark_ckpt.storage.history import HistoryRow
 from spark_ckpt.ui import _charts as charts
 
 _ROWS = 50
+_BAD = (State.FAILED, State.CRASHED, State.STUCK, State.ROLLING_BACK)
 
 
 def jobs_page(dir: str, overviews: Sequence[Overview]) -> str:
-    return _render("jobs.html", dir=dir, jobs=overviews, now_ms=max((o.facts.now_ms for o in overviews), default=0))
+    bad = sum(o.state in _BAD for o in overviews)
+    now_ms = max((o.facts.now_ms for o in overviews), default=0)
+    return _render("jobs.html", dir=dir, jobs=overviews, bad=bad, now_ms=now_ms)
 
 
 def job_page(overview: Overview | None) -> str | None:
@@ -30,6 +34,11 @@ def job_page(overview: Overview | None) -> str | None:
 
 def checkpoint_page(job: str, row: HistoryRow | None) -> str | None:
     return None if row is None else _render("checkpoint.html", job=job, **_of_checkpoint(row))
+
+
+def state_page(job: str, shown: Mapping[str, Any]) -> str:
+    """``shown``: what the template ``state.html`` asks for."""
+    return _render("state.html", job=job, limits=state_tables, sql_works=state_tables.can_query(), **shown)
 
 
 def report_page(overview: Overview) -> str:
@@ -81,10 +90,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters.update(age=age_text, size=size_text, instant=_instant, number=lambda n: f"{n:,}")
+    env.filters.update(age=age_text, size=size_text, instant=_instant, number=lambda n: f"{n:,}", rate=_rate)
     env.globals.update(spark=charts.sparkline)
     return env
 
 
 def _instant(ms: int | None) -> str:
     return f"{instant_text(ms)} UTC" if ms is not None else ""
+
+
+def _rate(per_s: float | None) -> str:
+    return "" if per_s is None else f"{per_s:,.0f}" if per_s >= 10 or not per_s else f"{per_s:.1f}"

@@ -45,8 +45,8 @@ def test_edges_lead_from_sources_through_segments_and_operators_to_sinks_and_sur
     assert edges == (
         Edge("a", "joined", ("Filter",)),
         Edge("b", "joined", ("Filter (in Spark)",)),
-        Edge("joined", "out", ("Project",)),
-        Edge("out", "refused", ("refused rows",)),
+        Edge("joined", "sink:out", ("Project",)),
+        Edge("sink:out", "sink:refused", ("refused rows",)),
     )
     record = GenerationRecord(1, 1, "s", None, 0, Topology(1, 1, ("a", "b"), {}, ("out",)), edges=edges)
     assert GenerationRecord.from_json(record.to_json()).edges == edges
@@ -57,4 +57,4 @@ def test_an_operator_that_the_output_mode_leaves_out_is_none_of_the_graph() -> N
     operator = OperatorNode("kept", LAYOUT, (a,), "NoTimeout", {})
     read = _step("read", [], Lineage(sources=(a,)))
     last = _step("Deduplicate", [read], read.lineage.through(operator))
-    assert JobGraph(last, {a: "a"}, {}).edges(_sinks())[:1] == (Edge("a", "out"),)
+    assert JobGraph(last, {a: "a"}, {}).edges(_sinks())[:1] == (Edge("a", "sink:out"),)

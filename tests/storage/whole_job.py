@@ -27,6 +27,7 @@ from spark_ckpt.protocol.records import CHECKPOINT, LOST, SAVEPOINT, AbortedReco
 from spark_ckpt.sinks import memory
 from spark_ckpt.sinks.base import WriterContext
 from spark_ckpt.sinks.memory import MemorySink
+from spark_ckpt.state.keys.spark_hash import hashes_of
 from spark_ckpt.storage.manifest import read_manifest
 from spark_ckpt.storage.run_cache import RunCache
 from spark_ckpt.storage.run_files import run_file_name, write_run_file
@@ -161,7 +162,9 @@ class WholeJob:
 
     def _snapshot(self, checkpoint: int, position: int) -> list[ev.Event]:
         name = run_file_name(checkpoint, 0, uuid.uuid4().hex[:12])
-        rows = [{"k": k, "n": n, KEY_GROUP: 0, KEY_HASH: k} for k, n in sorted(self.counts.items())]
+        hashes = hashes_of([pa.array(sorted(self.counts), pa.int64())]).tolist()
+        counts = zip(sorted(self.counts.items()), hashes, strict=True)
+        rows = [{"k": k, "n": n, KEY_GROUP: 0, KEY_HASH: h} for (k, n), h in counts]
         state, table = f"{self.run.url}/state/{UID}", pa.Table.from_pylist(rows, schema=STATE)
         file = write_run_file(state, name, table, self.config.storage_options())
         group = ev.GroupManifest((ev.Run(name, 0, len(rows), checkpoint),), len(rows))

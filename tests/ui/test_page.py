@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from spark_ckpt.cli import app as command
+from spark_ckpt.errors import ConfigError
 from spark_ckpt.monitoring.overview import overview_of
 from spark_ckpt.monitoring.timeline import timeline_of
 from spark_ckpt.protocol.records import EndedRecord
@@ -124,3 +125,48 @@ def test_the_report_is_one_file(folder, tmp_path):
     assert "<style>" in file.read_text()
     refused = CliRunner().invoke(command, ["report", str(folder), name, str(tmp_path / "no" / "x.html")])
     assert refused.exit_code == 1
+
+
+@pytest.fixture
+def state_client(folder) -> TestClient:
+    client = TestClient(create_app(str(folder), token="s3cret", state=True), base_url="http://localhost")
+    client.cookies.set(COOKIE, "s3cret")
+    return client
+
+
+def test_state_is_shown_only_where_it_was_asked_for_and_behind_a_token(client, state_client, folder):
+    hidden = client.post("/jobs/job/state", data={"act": "head", "uid": "counts"})
+    assert "--state" in hidden.text
+    assert "<td" not in hidden.text
+    with pytest.raises(ConfigError, match="token"):
+        create_app(str(folder), state=True)
+    state_client.cookies.clear()
+    assert state_client.get("/jobs/job/state").status_code == 401
+
+
+def test_the_state_tab_shows_tables_rows_and_a_key(state_client):
+    assert "counts" in state_client.get("/jobs/job/state").text
+    head = state_client.post("/jobs/job/state", data={"act": "head", "uid": "counts"}).text
+    assert "First rows of counts" in head
+    assert "5 rows" in head
+    one = state_client.post("/jobs/job/state", data={"act": "key", "uid": "counts", "key": "4"}).text
+    assert "1 row<" in one
+    assert re.findall(r'<td class="value">(\w+)', one) == ["4", "1"]
+
+
+def test_what_the_state_tab_cannot_do_is_said_and_never_interpreted(state_client):
+    for form in ({"act": "key", "uid": EVIL, "key": "1"}, {"act": "key", "uid": "counts", "key": EVIL}, {"act": EVIL}):
+        answer = state_client.post("/jobs/job/state", data=form)
+        assert answer.status_code == 200
+        assert 'role="alert"' in answer.text
+        assert EVIL not in answer.text
+    assert state_client.post("/jobs/none/state").status_code == 404
+    assert state_client.post("/jobs/job/state", content=b"sql=" + b"x" * 200_000).status_code == 413
+
+
+def test_a_form_of_another_page_gets_no_answer(state_client):
+    asked = {"act": "head", "uid": "counts"}
+    other = state_client.post("/jobs/job/state", data=asked, headers={"Origin": "http://localhost:3000"})
+    assert other.status_code == 403
+    own = state_client.post("/jobs/job/state", data=asked, headers={"Origin": "http://localhost"})
+    assert own.status_code == 200

@@ -1,4 +1,5 @@
-"""Spark's progress with what Spark does not see: rows that were read, the watermark, late rows. The user's process.
+"""Spark's progress with what Spark does not see: rows read and written, watermark, late rows, state, phases. The user's
+process.
 
 Where a source is chained to what follows, Spark sees record batches and counts those, and it counts control rows
 everywhere; the watermark is our operators'. So each task says in-band how many rows it read and what time it went by,
@@ -17,6 +18,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from spark_ckpt.execution.lineage import SPARK_STREAMS
 from spark_ckpt.jobs.batch_reports import Reported
 from spark_ckpt.jobs.spec import RunSpec
+from spark_ckpt.protocol.records import FAMILY_OF, Figures, Topology
 from spark_ckpt.sources.spark_stream import is_control, is_ours
 
 _RATES = ("inputRowsPerSecond", "processedRowsPerSecond")
@@ -27,14 +29,17 @@ _UNKNOWN = -1
 
 
 def with_reports(progress: Any, run: RunSpec, told: Reported) -> Any:
-    """``progress`` with what its batch reported, as far as it is known. How many rows were written is not: Spark counts
-    what reaches its sink, control rows and rows that wait for a checkpoint among them."""
+    """``progress`` with what its batch reported, as far as it is known.
+
+    What Spark counts as written has control rows in it; ours are rows that each sink was given in the batch, to show
+    them with the next checkpoint.
+    """
     known = told.rows.get(progress.batchId) if progress.numInputRows else None
     watermark_us = told.watermark_us(progress.batchId)
-    if known is None and watermark_us is None and progress.sink.numOutputRows == _UNKNOWN:
-        return progress
     body = json.loads(progress.json)
-    body["sink"]["numOutputRows"] = _UNKNOWN
+    body["sink"]["numOutputRows"] = told.written.get(progress.batchId, _UNKNOWN)
+    body["durationMs"].update({_as_spark_names(p): ms for p, ms in told.phases_ms.get(progress.batchId, {}).items()})
+    _tell_state(body["stateOperators"], run.topology, told.figures)
     if watermark_us is not None:
         body["eventTime"] = {"watermark": _as_spark_writes(watermark_us // 1000)}
         _count_late(body["stateOperators"], run.topology.in_plan, told.late(progress.batchId))
@@ -44,6 +49,23 @@ def with_reports(progress: Any, run: RunSpec, told: Reported) -> Any:
     counted = StreamingQueryProgress.fromJson(body)
     counted["observedMetrics"] = progress.observedMetrics
     return counted
+
+
+def _as_spark_names(phase: str) -> str:
+    """``commit_state_ms`` is ``checkpoint.commitState`` among Spark's durations."""
+    first, *rest = phase.removesuffix("_ms").split("_")
+    return f"checkpoint.{first}{''.join(word.capitalize() for word in rest)}"
+
+
+def _tell_state(operators: list[dict[str, Any]], topology: Topology, figures: Figures) -> None:
+    """Live keys and bytes of state files at the newest checkpoint, if all that Spark has are ours. What Spark counts is
+    a row for each subtask, whose bytes are what changed since."""
+    if len(operators) != len(topology.in_plan) or not figures.keys:
+        return
+    for operator, uid in zip(operators, topology.in_plan, strict=True):
+        tables = [t for t, facts in topology.operators.items() if t == uid or facts.get(FAMILY_OF) == uid]
+        operator["numRowsTotal"] = sum(figures.keys.get(t, 0) for t in tables)
+        operator["memoryUsedBytes"] = sum(figures.state_bytes.get(t, 0) for t in tables)
 
 
 def _as_spark_writes(ms: int) -> str:

@@ -23,14 +23,14 @@ from spark_ckpt.jobs._savepoints import write_savepoint
 from spark_ckpt.jobs._start_facts import newest_generation
 from spark_ckpt.jobs.hooks import call_hook
 from spark_ckpt.jobs.records import JobRecords, left_for_later, report
-from spark_ckpt.jobs.report import history_row, left_state
+from spark_ckpt.jobs.report import history_row, left_by, left_state, sizes_of
 from spark_ckpt.jobs.requests import Answer, answer_request
 from spark_ckpt.jobs.rewriting import WriteRows, rewrite_checkpoint
 from spark_ckpt.jobs.scheduled_savepoints import drop_older
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url, sink_place
 from spark_ckpt.jobs.statistics import StatisticsKeeper
 from spark_ckpt.protocol import steps as st
-from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TableRef, VoidRecord
+from spark_ckpt.protocol.records import CompletionRecord, Figures, GenerationRecord, TableRef, VoidRecord
 from spark_ckpt.protocol.recovery import StartFacts
 from spark_ckpt.protocol.setback import SinkFound
 from spark_ckpt.redaction import redact_url
@@ -96,6 +96,7 @@ class JobIO:
         self._tables: dict[str, StateTable] = {}
         self._contents: dict[str, TableContent] = {}
         self._manifests: dict[str, StateManifest] = {}
+        self._figures: dict[int, Figures] = {}
         self._history = History(self.records.paths.history, config.storage_options(), self._retry.timeout_s)
 
     def run(self, coroutine: Generator[st.Step, Any, Result]) -> Result:
@@ -144,6 +145,21 @@ class JobIO:
             url, options = self.records.paths.state(uid), self.config.storage_options()
             self._tables[uid] = StateTable(url, uid, options, self._retry)
         return self._tables[uid]
+
+    def newest_figures(self, newest: CompletionRecord | None) -> Figures:
+        """What ``newest`` was like: for a report, so it never fails."""
+        if newest is None:
+            return Figures()
+        if newest.checkpoint not in self._figures:
+            try:
+                sizes = sizes_of(left_by(self.records, newest, self._manifest))
+            except Exception as error:  # noqa: BLE001 - whatever a file system raises: a figure less
+                left_for_later("sizes of state", error)
+                sizes = {}
+            keys, state_bytes = {t: s.keys for t, s in sizes.items()}, {t: s.size_bytes for t, s in sizes.items()}
+            phases = self.statistics.newest_phases()
+            self._figures = {newest.checkpoint: Figures(keys=keys, state_bytes=state_bytes, checkpoint_ms=phases)}
+        return self._figures[newest.checkpoint]
 
     # -- generations ---------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from spark_ckpt import clock
 from spark_ckpt.jobs._io import JobIO
+from spark_ckpt.jobs.batch_reports import with_reports_before
 from spark_ckpt.jobs.records import left_for_later
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec
 from spark_ckpt.protocol import commit as protocol
@@ -23,8 +24,6 @@ from spark_ckpt.protocol.records import BatchRecord, CompletionRecord
 from spark_ckpt.protocol.weights import batch_record
 from spark_ckpt.types import Committable
 
-_BATCHES_TOLD = 100
-"""As many as Spark's ``recentProgress`` has, if nobody asked for more."""
 _committers: dict[str, Committer] = {}
 
 
@@ -48,15 +47,19 @@ class Committer:
         self._told: BatchRecord | None = None
         """The one before, or none: what batches of this start reported."""
 
-    def commit(self, batch: int, staged: Sequence[Committable], events: Sequence[ev.Event]) -> None:
-        """One batch. Raises what the steps raise; the next call rebuilds everything from the records."""
+    def commit(
+        self, batch: int, staged: Sequence[Committable], events: Sequence[ev.Event], written: int | None = None
+    ) -> None:
+        """One batch; ``written``: rows that each sink was given. Raises what the steps raise; the next call rebuilds
+        everything from the records."""
         if self._next not in (None, batch):
             self.io, self._view = self._fresh_io(), None
         # Forgotten first: if a step raises, the next call starts from the records.
         view, self._view = self._view or self._rebuilt(), None
-        record = protocol.labelled(view, batch_record(self.run.origin, batch, self.run.generation, staged, events))
-        now_ms = clock.now_ms()
-        record = self._told = self._with_reports(replace(record, at={batch: now_ms}))
+        record = batch_record(self.run.origin, batch, self.run.generation, staged, events, written)
+        record, now_ms = protocol.labelled(view, record), clock.now_ms()
+        newest = self.io.newest_figures(view.last)
+        record = self._told = with_reports_before(replace(record, at={batch: now_ms}), self._told, newest)
         self._view = self.io.run(protocol.commit_batch(view, record, now_ms))
         self._next = batch + 1
         if batch == 0 and self.run.restored_from is not None:
@@ -73,16 +76,6 @@ class Committer:
                 self.io.statistics.restored(start, clock.now_ms())
         except Exception as error:  # noqa: BLE001 - a figure less
             left_for_later("statistics", error)
-
-    def _with_reports(self, record: BatchRecord) -> BatchRecord:
-        """``record`` with what the batches before it reported, whose records may be dropped at any time."""
-        if self._told is None:
-            return record
-        kept = range(record.batch - _BATCHES_TOLD + 1, record.batch)
-        rows = {b: r for b, r in self._told.rows.items() if b in kept}
-        times = {b: t for b, t in self._told.times.items() if b in kept}
-        at = {b: ms for b, ms in self._told.at.items() if b in kept}
-        return replace(record, rows={**rows, **record.rows}, times={**times, **record.times}, at={**at, **record.at})
 
     def publish(self, completions: Sequence[CompletionRecord]) -> None:
         """Commit what is complete and was not confirmed; for a writer that no start did it for."""

@@ -48,6 +48,10 @@ class StatisticsKeeper:
         if statistics.add_restored(Restored(start.generation, start.restored_from, start.started_ms, took_ms)):
             write_statistics(self._records.store, statistics)
 
+    def newest_phases(self) -> dict[int, dict[str, int]]:
+        """As :func:`newest_phases`, of what this process knows."""
+        return _phases_of(self._statistics)
+
     def _add(self, checkpoint: int, outcome: str, found: Sample | None, since_ms: int) -> None:
         statistics = self._loaded(since_ms)
         if statistics.add(checkpoint, outcome, found):
@@ -71,7 +75,7 @@ def sample(step: AppendHistory, row: HistoryRow, left: Sequence[StateManifest]) 
     for values in operators.values():
         job = merge_stats(job, values)
     subtasks = {uid: {n: _named(v) for n, v in parts.items()} for uid, parts in step.subtasks.items()}
-    return Sample(job, operators, subtasks)
+    return Sample(job, operators, subtasks, row.batch)
 
 
 def _named(values: Mapping[str, int]) -> dict[str, int]:
@@ -92,6 +96,19 @@ def _count_missing(records: JobRecords, statistics: Statistics) -> None:
             found = records.aborted(k)
             if found is not None:
                 statistics.add(k, found.cause)
+
+
+def newest_phases(records: JobRecords) -> dict[int, dict[str, int]]:
+    """How long the phases of the newest completed checkpoint took, by the batch in which it completed. Raises
+    ``StorageUnavailableError``."""
+    return _phases_of(_read(records))
+
+
+def _phases_of(statistics: Statistics | None) -> dict[int, dict[str, int]]:
+    if statistics is None or statistics.newest is None:
+        return {}
+    batch, sample = statistics.newest
+    return {batch: {name: sample[name] for name in ("duration_ms", *PHASES) if name in sample}}
 
 
 def tell(records: JobRecords) -> dict[str, Any]:

@@ -128,7 +128,8 @@ class PlainWriter(CkptStreamWriter):
         said = [e for e in done.events if e.startswith(_READ_BY)]
         events = tuple(e for e in done.events if e not in said)
         query = task and task.getLocalProperty("sql.streaming.queryId")
-        return PlainMessage(done.staged, events, query, tuple(int(e[len(_READ_BY) :]) for e in said))
+        found = tuple(int(e[len(_READ_BY) :]) for e in said)
+        return PlainMessage(done.staged, events, query, found, rows=done.rows)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         told = [m for m in messages if isinstance(m, PlainMessage)]

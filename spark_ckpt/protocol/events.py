@@ -138,11 +138,13 @@ class SourceAck:
 
 @dataclass(frozen=True)
 class RowsRead:
-    """Tasks of source ``source`` read ``rows`` rows in this batch. A report; nothing is decided by it."""
+    """Tasks of source ``source`` read ``rows`` rows in this batch. ``behind``: what the source had not read yet when
+    the batch was planned, if it tells. A report; nothing is decided by it."""
 
     KIND: ClassVar[str] = "rows_read"
     source: str
     rows: Count
+    behind: int | None = codec.optional()
 
 
 @dataclass(frozen=True)

@@ -188,6 +188,23 @@ class TriggerRecord(_Record):
 
 
 @dataclass(frozen=True)
+class Figures(_Record):
+    """What a start has done up to a batch, for metrics: ``read`` by source, ``late`` by operator, and ``written``, to
+    each sink: rows since the start began. ``behind``: what each source had not read yet when the batch was planned, if
+    it tells. ``keys`` and ``state_bytes``: by state table, at the newest checkpoint that was complete before the batch;
+    ``checkpoint_ms``: how long its phases took, by the batch in which it completed.
+    """
+
+    read: Mapping[str, Count] = optional(factory=dict)
+    late: Mapping[str, Count] = optional(factory=dict)
+    written: Count = optional(0)
+    behind: Mapping[str, Count] = optional(factory=dict)
+    keys: Mapping[str, Count] = optional(factory=dict)
+    state_bytes: Mapping[str, Count] = optional(factory=dict)
+    checkpoint_ms: Mapping[int, Mapping[str, Count]] = optional(factory=dict)
+
+
+@dataclass(frozen=True)
 class BatchRecord(_Record):
     """What batch ``batch`` staged and reported; the sink's messages, folded.
 
@@ -196,8 +213,9 @@ class BatchRecord(_Record):
     (source and operator), declines, flushes and cancels; other control events need no record.
 
     ``rows``: batch -> source -> rows it read, of this batch and of those before it in the same start. ``times``: batch
-    -> what its operators went by, ``at``: batch -> when it was committed, in epoch milliseconds, of the same batches.
-    Reports for whoever asks for the query's progress; no decision looks at them.
+    -> what its operators went by, ``at``: batch -> when it was committed, in epoch milliseconds, ``written``: batch ->
+    rows that each sink was given, of the same batches. ``figures``: see there. Reports for whoever asks for the query's
+    progress; no decision looks at them.
     """
 
     origin: int
@@ -210,6 +228,8 @@ class BatchRecord(_Record):
     rows: Mapping[int, Mapping[str, Count]] = later(factory=dict)
     times: Mapping[int, tuple[TimeSeen, ...]] = later(factory=dict)
     at: Mapping[int, int] = optional(factory=dict, compare=False)
+    written: Mapping[int, Count] = optional(factory=dict, compare=False)
+    figures: Figures = optional(factory=lambda: Figures(), compare=False)
 
     @property
     def name(self) -> str:

@@ -13,6 +13,8 @@ class Reports:
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.rows: dict[str, int] = {}
         """Read, by source."""
+        self.behind: dict[str, int] = {}
+        """What each source had not read yet, if it told."""
         self.times: dict[str, TimeSeen] = {}
         """By operator."""
         for event in events:
@@ -22,6 +24,8 @@ class Reports:
         """Whether ``event`` is one of these; others change nothing."""
         if isinstance(event, RowsRead):
             self.rows[event.source] = self.rows.get(event.source, 0) + event.rows
+            if event.behind is not None:
+                self.behind[event.source] = max(self.behind.get(event.source, 0), event.behind)
         elif isinstance(event, TimeSeen):
             old = self.times.get(event.uid)
             self.times[event.uid] = event if old is None else _together(old, event)
@@ -31,7 +35,7 @@ class Reports:
 
     def events(self) -> list[Event]:
         """They as one of each, always in the same order."""
-        found: list[Event] = [RowsRead(source, rows) for source, rows in sorted(self.rows.items())]
+        found: list[Event] = [RowsRead(s, rows, self.behind.get(s)) for s, rows in sorted(self.rows.items())]
         return [*found, *self.seen()]
 
     def seen(self) -> tuple[TimeSeen, ...]:

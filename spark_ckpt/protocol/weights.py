@@ -19,7 +19,7 @@ from spark_ckpt.protocol.events import (
     OperatorAck,
     SourceAck,
 )
-from spark_ckpt.protocol.records import BatchRecord
+from spark_ckpt.protocol.records import BatchRecord, Figures
 from spark_ckpt.protocol.reports import Reports
 from spark_ckpt.types import Committable
 
@@ -71,11 +71,30 @@ def ended_before(checkpoint: int, finished: Iterable[tuple[int, int]]) -> int:
 
 
 def batch_record(
-    origin: int, batch: int, generation: int, staged: Sequence[Committable], events: Sequence[Event]
+    origin: int,
+    batch: int,
+    generation: int,
+    staged: Sequence[Committable],
+    events: Sequence[Event],
+    written: int | None = None,
 ) -> BatchRecord:
-    """What the tasks of a batch staged and reported, folded. ``events``: of all tasks, in any order."""
+    """What the tasks of a batch staged and reported, folded. ``events``: of all tasks, in any order; ``written``: rows
+    that each sink was given, if that is known."""
     arrived, reports = Arrivals(events), Reports(events)
     kept = tuple(e for e in events if isinstance(e, SourceAck | OperatorAck | Flushed | Decline | Cancel))
     barriers: Mapping[int, int] = {k: b.weight for k, b in arrived.barriers.items()}
-    rows, times = {batch: dict(sorted(reports.rows.items()))}, {batch: reports.seen()}
-    return BatchRecord(origin, batch, generation, tuple(staged), kept, barriers, arrived.finished, rows, times)
+    read, times = dict(sorted(reports.rows.items())), reports.seen()
+    late = {seen.uid: seen.late for seen in times if seen.late}
+    return BatchRecord(
+        origin,
+        batch,
+        generation,
+        tuple(staged),
+        kept,
+        barriers,
+        arrived.finished,
+        {batch: read},
+        {batch: times},
+        written={} if written is None else {batch: written},
+        figures=Figures({s: n for s, n in read.items() if n}, late, written or 0, dict(sorted(reports.behind.items()))),
+    )

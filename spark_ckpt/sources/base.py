@@ -224,6 +224,15 @@ class InnerReader:
         files = getattr(self._user_reader, "savepoint_files", None)
         return list(files(offset)) if callable(files) else []
 
+    def behind(self, offset: Offset) -> int | None:
+        """Driver: how much there was behind ``offset`` when the source last looked, in what it counts: rows, or files.
+
+        Optional ``behind(offset)`` of the user's reader; None where it is not known. Asks nobody.
+        """
+        behind = getattr(self._user_reader, "behind", None)
+        found = behind(offset) if callable(behind) else None
+        return None if found is None else max(0, int(found))
+
     def batch_ended(self) -> None:
         """Driver: Spark plans the next batch. Optional ``batch_ended()`` of the user's reader."""
         ended = getattr(self._user_reader, "batch_ended", None)

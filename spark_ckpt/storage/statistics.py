@@ -40,17 +40,20 @@ class Restored:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one completed checkpoint was like: in all, by operator, and by operator and subtask."""
+    """What one completed checkpoint was like: in all, by operator, and by operator and subtask. ``batch``: in which it
+    completed."""
 
     job: Mapping[str, int]
     operators: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     subtasks: Mapping[str, Mapping[int, Mapping[str, int]]] = field(default_factory=dict)
+    batch: int = -1
 
 
 @dataclass
 class Statistics:
     """``outcomes`` counts checkpoints by how they ended. Each is counted once: ``counted`` are the newest ids that
-    were, and all up to ``floor`` are taken for it."""
+    were, and all up to ``floor`` are taken for it. ``newest``: the batch in which the newest one completed, and what it
+    was like in all."""
 
     since_ms: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -60,6 +63,7 @@ class Statistics:
     restored: list[Restored] = field(default_factory=list)
     counted: set[int] = field(default_factory=set)
     floor: int = 0
+    newest: tuple[int, Mapping[str, int]] | None = None
 
     def add(self, checkpoint: int, outcome: str, sample: Sample | None = None) -> bool:
         """Count ``checkpoint`` unless it was counted before; returns whether it was not."""
@@ -75,6 +79,7 @@ class Statistics:
         return True
 
     def _add(self, sample: Sample) -> None:
+        self.newest = sample.batch, sample.job
         add_all(self.job, sample.job)
         for uid, values in sample.operators.items():
             add_all(self.operators.setdefault(uid, OperatorStatistics()).metrics, values)
@@ -101,6 +106,7 @@ class Statistics:
             "restored": [asdict(r) for r in self.restored],
             "counted": sorted(self.counted),
             "floor": self.floor,
+            "newest": self.newest,
         }
 
     @classmethod
@@ -114,7 +120,15 @@ class Statistics:
             [Restored(**r) for r in value["restored"]],
             set(value["counted"]),
             value["floor"],
+            _newest(value.get("newest")),
         )
+
+
+def _newest(value: Any) -> tuple[int, Mapping[str, int]] | None:
+    if value is None:  # of an older release, or of none
+        return None
+    batch, sample = value
+    return int(batch), dict(sample)
 
 
 def read_statistics(store: RecordStore) -> Statistics | None:

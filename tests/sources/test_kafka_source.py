@@ -209,6 +209,7 @@ def test_fewer_than_the_least_wait_for_more_or_for_the_delay(tmp_path: Path) -> 
     at = reader.latestOffset(at, limit)
     produce(topic, 3, first=10)
     assert (places(at), reader.latestOffset(at, limit)) == ([10], at)
+    assert (reader.behind(at), reader.behind(reader.initialOffset())) == (3, 13)
     now[0] += 61
     later = reader.latestOffset(at, limit)
     produce(topic, 10, first=13)

@@ -203,6 +203,9 @@ def test_progress_counts_the_rows_of_each_source_and_no_control_rows(
     assert all((p.processedRowsPerSecond > 0) == (p.numInputRows > 0) for p in recent)
     assert f'"numInputRows": {recent[0].numInputRows}' in recent[0].json
     assert query.lastProgress.numInputRows == recent[-1].numInputRows
+    assert sum(p.sink.numOutputRows for p in recent) >= 5  # keys that changed, of each batch
+    phases = {name for p in recent for name in p.durationMs}
+    assert {"addBatch", "checkpoint.alignment", "checkpoint.commitSinks"} <= phases
     wait_until(lambda: heard.rows == counted)
     ckpt.streams.removeListener(heard)
 

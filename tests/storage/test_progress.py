@@ -13,10 +13,13 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryLis
 
 from spark_ckpt.api._streams import CkptStreams
 from spark_ckpt.execution.progress import with_reports
-from spark_ckpt.jobs.batch_reports import Reported, remember_run, reported
+from spark_ckpt.jobs.batch_reports import Reported, remember_run, reported, with_reports_before
 from spark_ckpt.jobs.committer import Committer
-from spark_ckpt.protocol.events import TimeSeen
-from tests.storage.whole_job import ROWS, WholeJob
+from spark_ckpt.jobs.report import left_by, sizes_of
+from spark_ckpt.protocol.events import RowsRead, TimeSeen
+from spark_ckpt.protocol.records import Figures
+from spark_ckpt.protocol.weights import batch_record
+from tests.storage.whole_job import KEYS, ROWS, UID, WholeJob
 
 RUN_ID = str(uuid.uuid4())
 STATE_OPERATOR = {
@@ -85,14 +88,71 @@ def test_numbers_and_rates_are_those_of_rows_by_attribute_item_and_json(tmp_path
         assert found.sources[0].numInputRows == spark.sources[0].numInputRows
 
 
-def test_control_rows_are_no_rows_that_were_written(tmp_path: Path) -> None:
+def test_rows_that_were_written_are_those_that_sinks_were_given_and_no_control_rows(tmp_path: Path) -> None:
     """Spark counts what reaches its sink; -1 is what it says where the number is not known."""
     job = WholeJob(tmp_path)
     job.start()
     job.step(True)
-    for batch, rows, read in ((0, 14, 7), (0, 0, 0), (9, 3, 3)):
+    for batch, rows, read, written in ((0, 14, 7, ROWS), (0, 0, 0, ROWS), (9, 3, 3, -1)):
         found = with_reports(spark_says(batch, rows, written=9), job.run, reported(job.run))
-        assert (found.sink.numOutputRows, found.numInputRows) == (-1, read)
+        assert (found.sink.numOutputRows, found.numInputRows) == (written, read)
+
+
+def test_state_of_an_operator_is_its_live_keys_and_files_at_the_newest_checkpoint(tmp_path: Path) -> None:
+    job = WholeJob(tmp_path)
+    job.start()
+    run = replace(job.run, topology=replace(job.run.topology, in_plan=(UID,)))
+    body = json.loads(spark_says(1, 0).json) | {"stateOperators": [STATE_OPERATOR]}
+
+    def state() -> tuple[int, int]:
+        told = with_reports(StreamingQueryProgress.fromJson(json.loads(json.dumps(body))), run, reported(run))
+        return told.stateOperators[0].numRowsTotal, told.stateOperators[0].memoryUsedBytes
+
+    job.step(True)
+    assert state() == (1, 1), "of Spark, while no record is younger than a checkpoint"
+    job.step(False)
+    row = job.records.completion(1)
+    assert row is not None
+    sizes = sizes_of(left_by(job.records, row))
+    assert state() == (KEYS, sizes[UID].size_bytes)
+    assert sizes[UID].size_bytes > 0
+
+
+def test_durations_have_the_phases_of_the_checkpoint_that_completed_in_the_batch(tmp_path: Path) -> None:
+    job = WholeJob(tmp_path, history="true")
+    job.start()
+    for checkpoint in (False, True):
+        job.step(checkpoint)
+    for _ in range(2):  # while its record is the newest, and behind it
+        told = reported(job.run)
+        assert [_phases(with_reports(spark_says(batch, 0), job.run, told)) for batch in (0, 2)] == [set(), set()]
+        assert _phases(with_reports(spark_says(1, 0), job.run, told)) >= {
+            "checkpoint.duration", "checkpoint.acknowledge", "checkpoint.commitState", "checkpoint.commitSinks",
+        }  # fmt: skip
+        job.step(False)
+
+
+def _phases(progress: StreamingQueryProgress) -> set[str]:
+    assert progress.durationMs["addBatch"] == 400
+    return {name for name in progress.durationMs if name.startswith("checkpoint.")}
+
+
+def test_figures_are_sums_since_the_start_also_where_a_batch_is_recorded_again(tmp_path: Path) -> None:
+    job = WholeJob(tmp_path)
+    job.start()
+    for checkpoint in (False, True, False):
+        job.step(checkpoint)
+    figures = reported(job.run).figures
+    assert (figures.read, figures.written) == ({"rows": 3 * ROWS}, 3 * ROWS)
+    record = job.records.batches(job.run.origin)[-1]
+    fresh = batch_record(record.origin, record.batch, record.generation, (), [RowsRead("rows", ROWS, 4)], ROWS)
+    again = with_reports_before(fresh, record, Figures())
+    assert (again.figures.read, again.figures.written, again.figures.behind) == (
+        figures.read, figures.written, {"rows": 4}
+    )  # fmt: skip
+    job.start()
+    job.step(True)
+    assert reported(job.run).figures.read == {"rows": ROWS}
 
 
 def test_the_watermark_is_that_of_the_operators_that_see_it_first_and_stays_until_they_tell_another() -> None:

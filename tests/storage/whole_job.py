@@ -137,7 +137,7 @@ class WholeJob:
         events: list[ev.Event] = [ev.RowsRead("rows", rows.num_rows - 2), ev.RowsRead("rows", 2)]
         if end["barrier"] is not None:
             events += self._snapshot(end["barrier"], end["position"])
-        self.committer.commit(batch, staged, events)
+        self.committer.commit(batch, staged, events, rows.num_rows)
         self.epoch = self.epoch if end["barrier"] is None else end["barrier"] + 1
         self.batch, self.position = batch, end["position"]
         known = {"position": self.position, "epoch": self.epoch, "counts": self.counts}

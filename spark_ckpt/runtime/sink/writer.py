@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 
@@ -33,6 +33,8 @@ class StagedMessage(WriterCommitMessage):
 
     staged: tuple[Committable, ...]
     events: tuple[bytes, ...]
+    rows: int = field(default=0, kw_only=True)
+    """How many each sink was given."""
 
 
 def require_control_columns(schema: StructType) -> None:
@@ -81,7 +83,7 @@ class CkptStreamWriter(DataSourceStreamArrowWriter):
                     task.note(said)
                 for tag, rows in runs_of_tag(data):
                     task.write(epoch_of_tag(tag), rows)
-            return StagedMessage(task.prepare_commit(), tuple(events))
+            return StagedMessage(task.prepare_commit(), tuple(events), rows=task.rows)
         finally:
             task.close()
 
@@ -93,7 +95,8 @@ class CkptStreamWriter(DataSourceStreamArrowWriter):
 
         freeze()
         staged, events = _gather(messages)
-        committer_for(self.run, self.sinks).commit(batchId, staged, events)
+        written = sum(m.rows for m in messages if isinstance(m, StagedMessage))
+        committer_for(self.run, self.sinks).commit(batchId, staged, events, written)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """After a failed task or a failed ``commit``. Only what no batch record names is removed here."""
@@ -115,9 +118,11 @@ class _TaskWriters:
         self._asked = asked_for(writer.sinks)
         self._rejects = {s.refused_by: s for s in writer.sinks if s.refused_by is not None}
         self._rejecting = Lock()
+        self.rows = 0
 
     def write(self, epoch: Epoch, rows: pa.RecordBatch) -> None:
         plain = sink_rows(rows, self._writer.data_schema)
+        self.rows += plain.num_rows
         for spec in self._asked:
             self._for(spec, epoch).write(plain)
 

@@ -162,6 +162,9 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts = [LanePartition(lane, before.epoch) for lane in full or [[] for _ in said]]
         for part, events in zip(parts, said, strict=True):
             part.events = _encoded(events)
+        left = self.inner.behind(behind.inner)
+        if parts and left is not None:
+            parts[0].events = (*parts[0].events, ev.encode(ev.RowsRead(self.source.id, 0, left)))
         manifests = self._manifests(before)
         if manifests:
             # Of its own partition, so that reading data does not wait for it.

@@ -57,6 +57,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._values = source.values()
         self._connected: Brokers | None = None
         self._pinned: Position | None = None
+        self._newest: Position | None = None
         self._end: Places | None = None
         self._knows_end = False
         self._ask_again_at = float("-inf")
@@ -85,7 +86,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._pinned is not None:
             self._check_there(self._pinned, now)
         end = self._not_back(at, self._bounded(self._pinned or now))
-        new, o = new_records(at, end), self._source.parsed
+        new, o, self._newest = new_records(at, end), self._source.parsed, end
         if not new or (not everything and self._pinned is None and self._put_off(new)):
             return start
         self._last_batch_at = self._clock()
@@ -116,6 +117,10 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at, now = Position.of({"ids": {}, **start}), Position.of({"ids": {}, **found})
         stop = bounded(at, now, Position.of({**end, "ids": {}}).places)
         return None if stop is None else stop.offset()
+
+    def behind(self, offset: dict[str, Any]) -> int | None:
+        """Records, up to where the last look found an end."""
+        return None if self._newest is None else new_records(Position.of(offset), self._newest)
 
     def finished(self, offset: dict[str, Any]) -> bool:
         """At the end that the options give; never without one."""

@@ -4,8 +4,8 @@
 SEEDS ?= 10000
 PYTEST_ARGS ?=
 DEV := scripts/with_env.sh dev
-UNIT := scripts/with_env.sh dev --mariadb --kafka --iceberg-rest
-TEST := scripts/with_env.sh dev --delta-jars --mariadb --kafka --iceberg-rest
+UNIT := scripts/with_env.sh dev --mariadb --kafka --iceberg-rest --chromium
+TEST := scripts/with_env.sh dev --delta-jars --mariadb --kafka --iceberg-rest --chromium
 
 .DEFAULT_GOAL := help
 .PHONY: help demo payments test soak unit simulate explore mutants bench lint format docs changelog site clean

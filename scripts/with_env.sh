@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run a command in the project's own environment, making it first if it is missing or out of date:
 #
-#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--iceberg-rest] [--minio] [--registry] COMMAND [ARGUMENT...]
+#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--iceberg-rest] [--chromium] [--minio] [--registry] COMMAND [ARGUMENT...]
 #
 # - a virtual environment in .venv with the package (editable) and the extras, stamped with pyproject.toml's hash;
 # - PySpark 4.2.0, or that of the variable SPARK, with an environment of its own: SPARK=4.3 has .venv-4.3;
@@ -10,6 +10,7 @@
 # - with --mariadb, the MariaDB server that tests start and stop themselves;
 # - with --kafka, the jars of the Kafka broker that tests start and stop themselves (~/.cache/spark-ckpt);
 # - with --iceberg-rest, the jars of the REST catalogue that tests start and stop themselves (~/.cache/spark-ckpt);
+# - with --chromium, the browser in which tests look at the page;
 # - with --minio, the S3 server that long tests start and stop themselves, built from source (~/.cache/spark-ckpt);
 # - with --registry, the schema registry that long tests start and stop themselves (~/.cache/spark-ckpt).
 #
@@ -161,6 +162,14 @@ fetch_jars() {
   mv -T "$fetched" "$2" 2>/dev/null || rm -rf "$fetched"  # another run was faster
 }
 
+provide_chromium() {
+  local name
+  for name in chromium chromium-browser google-chrome google-chrome-stable; do  # as in tests/ui/browser.py
+    command -v "$name" >/dev/null && return
+  done
+  apt_install "Chromium (for tests of the page)" chromium
+}
+
 provide_kafka() {
   export SPARK_CKPT_KAFKA_JARS=$KAFKA_JARS
   fetch_jars "the Kafka broker" "$KAFKA_JARS" scripts/kafka_broker.pom.xml
@@ -216,6 +225,7 @@ main() {
     shift
     fetch_jars "the REST catalogue" "$ICEBERG_REST" scripts/iceberg_rest.pom.xml
   fi
+  if [ "$1" = --chromium ]; then shift; provide_chromium; fi
   if [ "$1" = --minio ]; then shift; provide_minio; fi
   if [ "$1" = --registry ]; then shift; provide_registry; fi
   provide_java

@@ -27,6 +27,8 @@ NEWEST = 100
 """So many checkpoints of the history are read by default."""
 BRIEF = 0
 """For who looks at many jobs: no history, no statistics, and batches only where a checkpoint is open."""
+METERED = -1
+"""For metrics: no history; statistics, and the newest batch."""
 
 _T = TypeVar("_T")
 
@@ -78,8 +80,8 @@ class _Reader:
 
 
 def facts_of(job: Job, newest: int = NEWEST) -> Facts:
-    """Read ``job``'s folder; of its history the ``newest`` rows, or what is :data:`BRIEF`. Raises
-    ``StorageUnavailableError`` for no answer at all, and nothing for what is damaged."""
+    """Read ``job``'s folder; of its history the ``newest`` rows, or what is :data:`BRIEF` or
+    :data:`METERED`. Raises ``StorageUnavailableError`` for no answer at all, and nothing for what is damaged."""
     records, read = job.records, _Reader()
     starts = tuple(sorted(records.generations(), key=lambda g: g.generation))
     g = starts[-1].generation if starts else 0
@@ -99,7 +101,7 @@ def facts_of(job: Job, newest: int = NEWEST) -> Facts:
         committed=frozenset(records.ids("committed")),
         abandoned=read("abandoned", records.abandoned_pairs, frozenset()),
         open_triggers=open_triggers,
-        batches=_batches(records, g, read) if newest or open_triggers else (),
+        batches=_batches(records, g, read, newest == METERED) if newest or open_triggers else (),
         state=_state(records, completions),
         statistics=job.statistics() if newest else {},
         problems=tuple(dict.fromkeys(read.problems)),
@@ -116,7 +118,7 @@ def _table(job: Job) -> History:
 
 
 def _history(job: Job, newest: int) -> tuple[HistoryRow, ...]:
-    if newest == BRIEF:
+    if newest in (BRIEF, METERED):
         return ()
     return tuple(_table(job).read(newest))
 
@@ -125,8 +127,9 @@ def _state(records: JobRecords, completions: Sequence[CompletionRecord]) -> dict
     return sizes_of(left_by(records, completions[-1])) if completions else {}
 
 
-def _batches(records: JobRecords, generation: int, read: _Reader) -> tuple[BatchRecord, ...]:
-    """Those that may have to do with checkpoints that are open."""
+def _batches(records: JobRecords, generation: int, read: _Reader, newest: bool) -> tuple[BatchRecord, ...]:
+    """Those that may have to do with checkpoints that are open; or the ``newest``, which has the figures of all."""
     names = sorted((n for n in records.store.names("batches") if batch_of(n)[2] == generation), key=batch_of)
+    names = names[-1:] if newest else names
     found = [read("batches", lambda name=name: records.batch(name), None) for name in names]  # type: ignore[misc]
     return tuple(batch for batch in found if batch is not None)

@@ -111,6 +111,11 @@ class Overview:
         return max((s.behind_ms for s in self.sinks if s.behind_ms is not None), default=None)
 
     @property
+    def interval_ms(self) -> int:
+        """Between two triggers, as it is set; 0 if it is not known."""
+        return _interval_ms(self.settings)
+
+    @property
     def keys(self) -> int:
         return sum(o.keys for o in self.operators)
 
@@ -175,11 +180,14 @@ def _state(facts: Facts) -> tuple[State, str, int | None]:
 
 def patience_ms(settings: Mapping[str, str]) -> int:
     """How long a checkpoint may be open before the job counts as stuck."""
+    return max(_INTERVALS * _interval_ms(settings), SHORTEST_STUCK_MS)
+
+
+def _interval_ms(settings: Mapping[str, str]) -> int:
     try:
-        interval_ms = parse_duration_ms(settings.get("interval", ""))
+        return parse_duration_ms(settings.get("interval", ""))
     except ValueError:
-        interval_ms = 0  # set to no duration, such as "manual"
-    return max(_INTERVALS * interval_ms, SHORTEST_STUCK_MS)
+        return 0  # set to no duration, such as "manual"
 
 
 def _stuck(facts: Facts, start: GenerationRecord) -> tuple[State, str, int | None] | None:

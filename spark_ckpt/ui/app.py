@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spark_ckpt.errors import CkptError, ConfigError
 from spark_ckpt.jobs.job import Job
-from spark_ckpt.monitoring.facts import BRIEF, NEWEST, history_row_of
+from spark_ckpt.monitoring.facts import BRIEF, METERED, NEWEST, history_row_of
 from spark_ckpt.monitoring.folder import job_in, jobs_in, look_at
 from spark_ckpt.monitoring.metrics import CONTENT_TYPE, exposition
 from spark_ckpt.monitoring.overview import Overview
@@ -79,7 +79,7 @@ def create_app(
         return await _answer(lambda: _state_page(looks.job(name), asked, state))
 
     async def metrics(_: Request) -> Response:
-        return await _answer(lambda: exposition(looks.all()), CONTENT_TYPE)
+        return await _answer(lambda: exposition(looks.all(METERED)), CONTENT_TYPE)
 
     static = StaticFiles(directory=str(files("spark_ckpt.ui").joinpath("static")))
     routes = [
@@ -132,8 +132,8 @@ class _Looks:
         self._pool = ThreadPoolExecutor(_LOOKS, "spark-ckpt-ui")
         self._seen: dict[tuple[str, int], tuple[float, Overview]] = {}
 
-    def all(self) -> list[Overview]:
-        return list(self._pool.map(lambda job: self._look(job, BRIEF), jobs_in(self._dir, **self._options)))
+    def all(self, newest: int = BRIEF) -> list[Overview]:
+        return list(self._pool.map(lambda job: self._look(job, newest), jobs_in(self._dir, **self._options)))
 
     def one(self, name: str) -> Overview | None:
         job = self.job(name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +13,16 @@ import pytest
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from spark_ckpt.monitoring.measures import METRICS
 from spark_ckpt.monitoring.metrics import exposition
 from spark_ckpt.monitoring.overview import overview_of
 from spark_ckpt.protocol.events import TimeSeen
-from spark_ckpt.protocol.records import BatchRecord, TableRef
+from spark_ckpt.protocol.records import BatchRecord, Figures, TableRef
 from spark_ckpt.storage.history import UidSize
 from tests.monitoring.facts_harness import NOW_MS, complete, facts, row
 
 EXAMPLES = Path(__file__).parents[2] / "examples/monitoring"
+FIGURES = Figures(read={"in": 70}, late={"totals": 3}, written=60, behind={"in": 9})
 STATISTICS = {
     "counts": {"completed": 7, "expired": 1, "pending": 1, "restored": 2},
     "checkpoints": {
@@ -39,7 +43,7 @@ def _seen(**what):
         "history": (row(3),),
         "statistics": STATISTICS,
     }
-    return overview_of(facts(**{**told, "batches": (BatchRecord(1, 3, 1, times=times),), **what}))
+    return overview_of(facts(**{**told, "batches": (BatchRecord(1, 3, 1, times=times, figures=FIGURES),), **what}))
 
 
 def _samples(*overviews):
@@ -60,19 +64,25 @@ def _samples(*overviews):
         ("spark_ckpt_checkpoint_phase_seconds", {"phase": "alignment", "quantile": "0.5"}, 0.01),
         ("spark_ckpt_checkpoint_written_bytes_sum", {}, 7e6),
         ("spark_ckpt_state_keys", {"uid": "totals"}, 42),
-        ("spark_ckpt_state_bytes", {"uid": "totals"}, 4096),
+        ("spark_ckpt_state_size_bytes", {"uid": "totals"}, 4096),
         ("spark_ckpt_watermark_delay_seconds", {"uid": "totals"}, 8),
         ("spark_ckpt_sink_behind_seconds", {"sink": "out"}, 6),
         ("spark_ckpt_sink_waiting", {"sink": "out"}, 0),
+        ("spark_ckpt_sink_event_time_delay_seconds", {"sink": "out"}, 8),
+        ("spark_ckpt_checkpoint_interval_seconds", {}, 10),
+        ("spark_ckpt_source_rows_total", {"source": "in"}, 70),
+        ("spark_ckpt_source_behind", {"source": "in"}, 9),
+        ("spark_ckpt_operator_late_total", {"uid": "totals"}, 3),
+        ("spark_ckpt_sink_rows_total", {"sink": "copy"}, 60),
     ],
 )
 def test_each_figure_has_its_name_unit_and_labels(name, labels, value):
-    key = (name, *sorted({"job": "orders", **labels}.items()))
+    key = (name, *sorted({"ckpt_job": "orders", **labels}.items()))
     assert _samples(_seen())[key] == pytest.approx(value)
 
 
 def test_what_is_not_known_is_left_out():
-    nothing = _samples(_seen(starts=(), heard=None, completions=(), committed=frozenset(), statistics={}))
+    nothing = _samples(_seen(starts=(), heard=None, completions=(), committed=frozenset(), statistics={}, batches=()))
     assert {name for name, *_ in nothing} == {"spark_ckpt_job_state", "spark_ckpt_starts", "spark_ckpt_unreadable"}
     assert not [name for name in _samples(_seen()) if ("phase", "flush") in name]
 
@@ -80,7 +90,35 @@ def test_what_is_not_known_is_left_out():
 def test_names_of_jobs_are_quoted():
     evil = _seen()
     object.__setattr__(evil, "job", 'a"b\\c\nd')
-    assert _samples(evil)["spark_ckpt_starts", ("job", 'a"b\\c\nd')] == 1
+    assert _samples(evil)["spark_ckpt_starts", ("ckpt_job", 'a"b\\c\nd')] == 1
+
+
+def test_both_conventions_of_names_and_units_are_kept():
+    """Prometheus: base units at the end, counters with ``_total`` behind them, no label that it has itself.
+    OpenTelemetry: dotted names without units, UCUM."""
+    families = list(text_string_to_metric_families(exposition([_seen()])))
+    assert len(families) > 15
+    for family in families:
+        assert family.name.endswith(f"_{family.unit}") or not family.unit
+        assert {s.name for s in family.samples} <= {f"{family.name}{end}" for end in ("", "_total", "_count", "_sum")}
+        assert not [s for s in family.samples if {"job", "instance"} & set(s.labels)]
+    assert len({m.name for m in METRICS}) == len(METRICS)
+    for metric in METRICS:
+        assert re.fullmatch(r"spark_ckpt(\.[a-z_]+)+", metric.name)
+        assert re.fullmatch(r"s|By|1|\{[a-z]+\}", metric.unit)
+        assert metric.help.endswith(".")
+        assert not metric.name.endswith(("total", "seconds", "bytes"))
+
+
+def test_prometheus_own_tool_takes_the_rules_and_raises_the_alerts():
+    """On a machine without ``promtool`` its rules are not tried."""
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("promtool is not installed (Debian: prometheus)")
+    done = subprocess.run(
+        [tool, "test", "rules", "alerts_test.yml"], cwd=EXAMPLES, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "SUCCESS" in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 def test_the_alerts_and_the_dashboard_name_metrics_that_there_are():

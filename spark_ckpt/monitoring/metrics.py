@@ -10,7 +10,7 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from spark_ckpt.monitoring.measures import Metric, Sample, Summary, measures
+from spark_ckpt.monitoring._measures import Metric, Sample, Summary, measures
 from spark_ckpt.monitoring.overview import Overview
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST

@@ -52,12 +52,10 @@ def _imported(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(("folder", "extras"), [("testing", ["testing"]), ("", sorted({*EXTRAS} - {"dev"}))])
 def test_every_package_that_is_imported_is_asked_for(folder: str, extras: list[str]) -> None:
     asked = _names([*PROJECT["dependencies"], *(r for e in extras for r in EXTRAS[e])])
-    known = packages_distributions()
+    known = {name: {d.lower().replace("_", "-") for d in dists} for name, dists in packages_distributions().items()}
     imported = _imported(ROOT / "spark_ckpt" / folder)
     assert imported
-    missing = {
-        name: path for name, path in imported.items() if not asked & {d.lower() for d in known.get(name, [name])}
-    }
+    missing = {name: path for name, path in imported.items() if not asked & known.get(name, {name})}
     assert missing == {}
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from spark_ckpt.monitoring.measures import METRICS
+from spark_ckpt.monitoring._measures import METRICS
 from spark_ckpt.monitoring.metrics import exposition
 from spark_ckpt.monitoring.overview import overview_of
 from spark_ckpt.protocol.events import TimeSeen

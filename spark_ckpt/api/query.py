@@ -14,6 +14,7 @@ from spark_ckpt.hints import missing
 from spark_ckpt.jobs.batch_reports import reported
 from spark_ckpt.jobs.ending import note_end
 from spark_ckpt.jobs.job import Job
+from spark_ckpt.jobs.pausing import note_pause, pause_stands
 from spark_ckpt.jobs.requests import ask
 from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT
 
@@ -208,6 +209,24 @@ class CkptQuery:
         """
         return self._ask(SAVEPOINT, path, False, timeout_s)
 
+    def pause(self, reason: str, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:
+        """Let the sources stand still behind a checkpoint, until :meth:`resume`; returns its id once sinks show it.
+
+        The query goes on, with checkpoints of what it has, and ``processAllAvailable`` returns though rows wait. It
+        holds for later starts, too; see :meth:`spark_ckpt.Job.pause`, which says what it raises. Raises
+        ``InvalidInputError`` if the query is not running::
+
+            query.pause("the warehouse is migrated until noon")
+        """
+        self._require_running("a job that is stopped is paused by Job.pause")
+        note_pause(self.job.records, self._run.job, reason)
+        with pause_stands(self._run.job):
+            return self._ask(CHECKPOINT, None, False, timeout_s)
+
+    def resume(self) -> None:
+        """End a pause: sources read on within ``spark.ckpt.triggerPollInterval``. Nothing happens if there is none."""
+        self.job.resume()
+
     def stop(
         self, savepoint: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S, drain: bool = False
     ) -> int | None:
@@ -239,9 +258,12 @@ class CkptQuery:
             self.job.delete_checkpoints(besides=self._run.generation)
         return done
 
-    def _ask(self, kind: str, target: str | None, terminal: bool, timeout_s: float, drain: bool = False) -> int:
+    def _require_running(self, instead: str) -> None:
         if not self._query.isActive:
-            raise InvalidInputError("the query is not running; a savepoint of a stopped job is Job.savepoint's work")
+            raise InvalidInputError(f"the query is not running; {instead}")
+
+    def _ask(self, kind: str, target: str | None, terminal: bool, timeout_s: float, drain: bool = False) -> int:
+        self._require_running("a savepoint of a stopped job is Job.savepoint's work")
 
         def alive() -> None:
             if not self._query.isActive:

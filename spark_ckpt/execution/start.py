@@ -222,9 +222,9 @@ def plan_restore(request: StartRequest, with_sinks: bool = True, samples: int = 
 def start_query(request: StartRequest) -> Running:
     """Start the streaming query of a translated DataFrame."""
     asked = _Asked.of(request)
-    plan = asked.plan(request.df._arrow_schema())
-    _tell_uids(asked.job, asked.uids)
     bounded = "availableNow" in request.trigger
+    plan = replace(asked.plan(request.df._arrow_schema()), bounded=bounded)
+    _tell_uids(asked.job, asked.uids)
     ends = find_ends(asked.sources, asked.config, asked.job, bounded)
     _make_way(asked.spark, request.query_name, asked.job)
     with FirstBeats() as beats:

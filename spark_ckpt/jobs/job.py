@@ -17,7 +17,8 @@ from spark_ckpt.jobs._samples import with_samples
 from spark_ckpt.jobs._savepoints import copy_retained
 from spark_ckpt.jobs._unheard import Unheard
 from spark_ckpt.jobs._verify import verify_job
-from spark_ckpt.jobs.heartbeat import require_stopped
+from spark_ckpt.jobs.heartbeat import is_heard, require_stopped
+from spark_ckpt.jobs.pausing import end_pause, note_pause, pause_stands, paused
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.report import recorded_row, recorded_rows
 from spark_ckpt.jobs.requests import Requested, RequestWatch, ask, leave_request
@@ -29,12 +30,15 @@ from spark_ckpt.jobs.statistics import tell
 from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import (
+    CHECKPOINT,
     FINAL,
     SAVEPOINT,
     AbandonedRecord,
     AbortedRecord,
     AcceptedRecord,
     CompletionRecord,
+    Kind,
+    PausedRecord,
 )
 from spark_ckpt.protocol.restore_plan import RestorePlan
 from spark_ckpt.protocol.setback import shown_by
@@ -216,12 +220,48 @@ class Job(Hinting):
         return self._ask(path, True, timeout_s, progress, drain)
 
     def _ask(
-        self, path: str | None, terminal: bool, timeout_s: float, progress: Callable[[str], None], drain: bool = False
+        self,
+        path: str | None,
+        terminal: bool,
+        timeout_s: float,
+        progress: Callable[[str], None],
+        drain: bool = False,
+        kind: Kind | None = None,
     ) -> int:
-        kind = SAVEPOINT if path is not None else FINAL
+        kind = kind or (SAVEPOINT if path is not None else FINAL)
         unheard = Unheard(self.records, self.name, timeout_s, progress)
         unheard.require_heard()
         return ask(self.records, kind, path, terminal, timeout_s, unheard, drain)
+
+    def pause(
+        self, reason: str, timeout_s: float = 600.0, progress: Callable[[str], None] = lambda _: None
+    ) -> int | None:
+        """Let the job's sources stand still behind a checkpoint, until :meth:`resume`; the query goes on, with
+        checkpoints of what it has.
+
+        Returns the id of that checkpoint, once sinks show all that was read; None if no driver runs the job. It holds
+        for later starts, too, which read nothing and say ``reason`` in the log; a start with ``availableNow`` is
+        refused. Of a job that is paused the first reason stays. Raises ``InvalidInputError`` for an empty ``reason``
+        and for a job with streams that Spark itself reads, and ``CheckpointFailedError`` if the checkpoint fails or is
+        not complete within ``timeout_s`` seconds: the pause stands all the same, from the next checkpoint on.
+        ``progress`` is as with :meth:`savepoint`::
+
+            spark_ckpt.job("/data/checkpoints", "orders").pause("the warehouse is migrated until noon")
+        """
+        note_pause(self.records, self.name, reason)
+        if not is_heard(self.records):
+            return None
+        with pause_stands(self.name):
+            return self._ask(None, False, timeout_s, progress, kind=CHECKPOINT)
+
+    def paused(self) -> PausedRecord | None:
+        """Since when the job is paused (``time_ms``), and why (``reason``); None if it is not."""
+        return paused(self.records.store)
+
+    def resume(self) -> PausedRecord | None:
+        """End a pause: sources read on within ``spark.ckpt.triggerPollInterval``. Returns what the pause was, None if
+        there was none."""
+        return end_pause(self.records.store)
 
     def abandon(self, checkpoint: int, sink: str, force: bool = False) -> None:
         """Give up, for good, what completed ``checkpoint`` would commit in ``sink``; only while the job is stopped.

@@ -27,6 +27,7 @@ from spark_ckpt.jobs._start_facts import newest_generation, read_damage
 from spark_ckpt.jobs._state_tables import check_constants, ensure_tables, stands_at
 from spark_ckpt.jobs.ending import drained_before
 from spark_ckpt.jobs.hooks import hook_name, load_hooks, restore_hook
+from spark_ckpt.jobs.pausing import say_paused
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.rewriting import WriteRows
 from spark_ckpt.jobs.sink_records import end_open, record_sinks
@@ -87,6 +88,8 @@ class JobPlan:
     """Writes state anew, by functions over the old rows."""
     edges: tuple[Edge, ...] = ()
     """How rows flow, for people."""
+    bounded: bool = False
+    """It reads what is available now, and ends."""
 
     def spark_folder(self, location: str) -> SparkFolder:
         return SparkFolder(location, self.config, self.files_at(location))
@@ -144,6 +147,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         load_hooks(plan.config.hooks)
     records = JobRecords(job_url(plan.config, plan.job), plan.config)
     records.store.check_writable(plan.job)
+    say_paused(plan.job, plan.topology, records.store, plan.bounded)
     check_constants(plan.tables, plan.migrations)
     validate_sinks(plan.sinks, sink_place(plan.config, plan.job), plan.output)
     decided = records.decided()

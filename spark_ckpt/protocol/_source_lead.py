@@ -30,6 +30,7 @@ from spark_ckpt.protocol.source_steps import (
     ReadAborted,
     ReadDrained,
     ReadOpenTriggers,
+    ReadPaused,
     ReadRequests,
     SourceStep,
     Withdraw,
@@ -122,6 +123,8 @@ def _ask(role: SourceRole, view: SourceView, at: Position, now_ms: int, fresh: b
         view = replace(view, drained=(yield ReadDrained(role.generation)))
     if not look_now:
         return view
+    if view.paused:
+        view = replace(view, paused=(yield ReadPaused()))
     asked: tuple[ManualRequest, ...] = yield ReadRequests()
     kept: list[ManualRequest] = []
     for r in asked:
@@ -166,7 +169,8 @@ def _trigger(
     why: str | None = yield CallHook(record)
     # Stopped here, or in the call: as above. Hooks are told of the next checkpoint under another id.
     if why is None:
-        return view, record
+        # Behind the trigger: who pauses leaves the record first, and asks for a checkpoint then.
+        return replace(view, paused=(yield ReadPaused())), record
     return (yield from _unsent(role, view, newest, why, "when the hooks are mended", now_ms)), None
 
 

@@ -369,6 +369,15 @@ class AcceptedRecord(_Record):
 
 
 @dataclass(frozen=True)
+class PausedRecord(_Record):
+    """``paused.json``: somebody paused the job, for ``reason``. While it is there, sources read nothing behind the next
+    barrier, and starts read nothing at all."""
+
+    time_ms: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class EndedRecord(_Record):
     """The query of ``generation`` ended. ``error``: the class of what it ended with, ``text`` what that says if it is
     an error of this library; what others say may hold values of rows. A report: no decision looks at it."""

@@ -24,6 +24,7 @@ from spark_ckpt.protocol.source_steps import (
     AskInner,
     InnerRead,
     ReadOpenTriggers,
+    ReadPaused,
     ReadSourceStart,
     SourceStart,
     SourceStep,
@@ -41,6 +42,11 @@ from spark_ckpt.protocol.source_view import (
     sort_out,
 )
 
+_PAUSED = (
+    "the job is paused, so a run of what is available now cannot come to its end: `spark-ckpt status` shows why. "
+    "Resume it (`spark-ckpt resume`) and start the query again. Nothing is lost"
+)
+
 Steps = Generator[SourceStep, Any, tuple[SourceView, SourceOffset]]
 """Yields steps, is sent their results, and returns what to remember and the next offset."""
 
@@ -53,7 +59,12 @@ def next_offset(role: SourceRole, view: SourceView | None, start: SourceOffset, 
     if view is None:
         known: SourceStart = yield ReadSourceStart()
         view = SourceView(
-            known.newest_id, known.completed, known.last_completion_ms, known.taken, known.last_savepoint_ms
+            known.newest_id,
+            known.completed,
+            known.last_completion_ms,
+            known.taken,
+            known.last_savepoint_ms,
+            paused=known.paused,
         )
     view = yield from look(role, view, start, now_ms)
     at = yield from _position(role, view, start)
@@ -69,8 +80,12 @@ def next_offset(role: SourceRole, view: SourceView | None, start: SourceOffset, 
 
 
 def _position(role: SourceRole, view: SourceView, start: SourceOffset) -> Generator[SourceStep, Any, Position]:
-    """A source that is frozen or has ended is not asked."""
+    """A source that is frozen, paused or has ended is not asked."""
     frozen = is_frozen(start, role.generation, view.aborted, view.released)
+    if view.paused and not frozen:
+        if role.available_now:
+            raise InvalidInputError(_PAUSED)
+        return Position(start.inner, start.ended, frozen=False, drained=False)
     read = InnerRead(start.inner)
     if not (frozen or start.ended):
         read = yield AskInner(start.inner)
@@ -93,9 +108,11 @@ def _short_of(role: SourceRole, inner: Any) -> str:
 def _turns(
     role: SourceRole, view: SourceView, start: SourceOffset, at: Position, now_ms: int
 ) -> tuple[SourceView, int | None]:
-    """After a start the time begins anew: what came meanwhile is not known."""
+    """After a start, and a pause, the time begins anew: what came meanwhile is not known."""
     if role.idle_ms is None or at.frozen:
         return view, start.turns
+    if view.paused:
+        return replace(view, moved_ms=None), start.turns
     moved, before = at.inner != start.inner, start.turns or 0
     if moved or view.moved_ms is None:
         view = replace(view, moved_ms=now_ms)
@@ -127,6 +144,9 @@ def _follow(
     taken = take_up(triggers, role.generation, at.drained)
     # More of them wait: they are not kept waiting for another poll.
     view = replace(view, followed_ms=now_ms, behind=taken is not None and len(triggers) > 1, injected=at.injected)
+    if taken is not None or view.paused:
+        # Behind the trigger: who pauses leaves the record first, and asks for a checkpoint then.
+        view = replace(view, paused=(yield ReadPaused()))
     return view, Injection(None if taken is None else pending_of(taken, role.generation), given_up)
 
 

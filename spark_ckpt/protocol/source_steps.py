@@ -46,6 +46,13 @@ class SourceStart:
     last_completion_ms: int | None = None
     taken: frozenset[str] = frozenset()
     last_savepoint_ms: int | None = None
+    paused: bool = False
+
+
+@dataclass(frozen=True)
+class ReadPaused:
+    """Whether the job is paused: ``paused.json`` is there. Asked behind each trigger that a source takes up, so a pause
+    begins at a barrier, and now and then while it lasts. Result: a bool."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +172,7 @@ SourceStep = (
     | AnnounceDrained
     | ReadDrained
     | ReadAborted
+    | ReadPaused
 )
 
 __all__ = [
@@ -181,6 +189,7 @@ __all__ = [
     "ReadAborted",
     "ReadDrained",
     "ReadOpenTriggers",
+    "ReadPaused",
     "ReadRequests",
     "ReadSourceStart",
     "SourceStart",

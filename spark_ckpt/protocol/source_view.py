@@ -86,6 +86,8 @@ class SourceView:
     """When something came last, or the counting began. Kept only where sources fall idle."""
     called_ms: int | None = None
     """When the leader was asked for an offset before."""
+    paused: bool = False
+    """Nothing is read until somebody resumes the job. Checkpoints go on."""
 
     def state(self, checkpoint: int) -> CheckpointState:
         """Of a checkpoint that was triggered, as far as the source knows: of complete ones it knows the newest."""

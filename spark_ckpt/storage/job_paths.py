@@ -35,6 +35,7 @@ SINKS_RECORD = "sinks.json"
 STATISTICS_RECORD = "statistics.json"
 SAVEPOINT_RECORD = "savepoint.json"
 CLAIM_RECORD = "claim.json"
+PAUSED_RECORD = "paused.json"
 
 
 class JobPaths:

@@ -41,6 +41,9 @@ OFTEN_ENOUGH = {
     "a set-back is followed: put back": 6,
     "a job is rolled back": 30,
     "a rollback is finished by the next one": 6,
+    "a job is paused": 40,
+    "a paused job is started": 8,
+    "a source is asked while the job is paused": 40,
 }
 """What schedules are there for, and how often it must really happen in 400 of them; `make simulate` tries 10,000."""
 SHARE = SEEDS / 400

@@ -38,6 +38,7 @@ class Source:
         self.withdrawn, self.looks, self.asks = {}, 0, 0
         self.failures, self.recorded = 0, []
         self.hook_fails = None
+        self.paused = False
 
     def next(self, now_ms):
         """The next offset; it becomes the start of the one after."""
@@ -88,6 +89,9 @@ class Source:
         self.did.append(f"CreateTrigger {step.record.checkpoint} {step.record.kind}")
         self.triggers.append(step.record)
         return True
+
+    def _ReadPaused(self, step):
+        return self.paused
 
     def _CallHook(self, step):
         return self.hook_fails
@@ -825,3 +829,88 @@ def test_functions_are_told_again_at_a_restored_location_and_never_of_what_was_n
     c = Source(LEADER, waiting(PendingTrigger(3, 100_000)))
     c.completed, c.inner = 3, [6]
     assert c.next(100_100).completed is None, "nobody listens"
+
+
+# --- paused ------------------------------------------------------------------------------------------------------
+
+
+def reads(source, now_ms):
+    """Whether the source takes up what has come."""
+    source.inner = [source.start.inner[0] + 1]
+    source.next(now_ms)
+    return source.start.inner == source.inner
+
+
+def paused(role):
+    source = Source(role)
+    source.paused = True
+    source.triggers = [trigger(4), trigger(5)]
+    return source
+
+
+def test_a_leader_that_is_paused_reads_nothing_behind_the_next_barrier_and_goes_on_with_checkpoints():
+    a = paused(LEADER)
+    assert reads(a, 100_100), "no barrier has come yet"
+    a.triggers = []
+    assert reads(a, 102_000)
+    assert a.start.barrier == 4
+    assert not reads(a, 102_010)
+    assert not reads(a, 103_000)
+    a.completed = 4
+    a.next(112_000)
+    a.next(112_010)
+    assert a.start.barrier == 5, "checkpoints go on"
+    a.paused = False
+    a.next(112_100)
+    assert not reads(a, 112_200), "it looks now and then"
+    a.next(112_600)
+    assert reads(a, 112_700)
+
+
+def test_a_follower_that_is_paused_reads_nothing_behind_the_next_barrier_and_takes_up_triggers():
+    b = paused(FOLLOWER)
+    assert reads(b, 101_000), "up to the barrier"
+    assert b.start.barrier == 4
+    assert not reads(b, 101_600)
+    assert b.start.barrier == 5, "triggers are taken up all the same"
+    b.triggers = []
+    assert not reads(b, 102_200)
+    b.paused = False
+    b.next(102_800)
+    assert reads(b, 102_900)
+
+
+@pytest.mark.parametrize("role", [LEADER, FOLLOWER])
+def test_what_is_started_while_it_is_paused_reads_nothing(role):
+    source = paused(role)
+    source.known, source.triggers = replace(source.known, paused=True), []
+    assert not reads(source, 100_100)
+    assert "AskInner" not in source.did
+    source.paused = False
+    source.next(101_000)
+    assert reads(source, 101_100)
+
+
+def test_a_run_of_what_is_available_now_ends_with_an_error_when_it_is_paused_and_does_not_seem_done():
+    source = paused(replace(LEADER, available_now=True))
+    source.known = replace(source.known, paused=True)
+    with pytest.raises(InvalidInputError, match="paused.*spark-ckpt resume.*Nothing is lost"):
+        source.next(100_100)
+
+
+def test_a_source_that_was_paused_is_not_idle_at_once():
+    a = Source(replace(LEADER, idle_ms=5_000))
+    assert reads(a, 100_100)
+    a.paused, a.triggers = True, []
+    assert reads(a, 101_000)
+    for now_ms in (101_500, 140_000):
+        a.completed = a.start.epoch
+        a.next(now_ms)
+    assert not a.start.turns, "while it is paused"
+    a.paused = False
+    for now_ms in (150_000, 151_000, 154_000):
+        a.next(now_ms)
+    assert not a.start.turns
+    for now_ms in (157_000, 160_000):
+        a.next(now_ms)
+    assert a.start.turns == 1

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from spark_ckpt.errors import CkptError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs.hooks import HookError, ask_hook, call_hook
+from spark_ckpt.jobs.pausing import is_paused
 from spark_ckpt.jobs.records import JobRecords, left_for_later
 from spark_ckpt.jobs.requests import Answer, answer_request, drop_old_answers, drop_request, open_requests, read_answer
 from spark_ckpt.jobs.scheduled_savepoints import newest_ms
@@ -77,6 +78,7 @@ class SourceIO:
             newest.completed_ms if isinstance(newest, CompletionRecord) else None,
             frozenset(t.request for t in triggers if t is not None and t.request is not None),
             newest_ms(self.run_spec.config, self.run_spec.job) if self.leader else None,
+            is_paused(records.store),
         )
 
     def _clean_up(self, what: str, work: Callable[[], None]) -> None:
@@ -128,6 +130,9 @@ class SourceIO:
 
     def _ReadDrained(self, step: st.ReadDrained) -> frozenset[str]:
         return frozenset(source for generation, source in self._drained() if generation == step.generation)
+
+    def _ReadPaused(self, step: st.ReadPaused) -> bool:
+        return is_paused(self.records.store)
 
     def _ReadAborted(self, step: st.ReadAborted) -> tuple[AbortedRecord, ...]:
         """Declines are counted by the commit, in another process; both read the records."""

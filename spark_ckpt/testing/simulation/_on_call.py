@@ -25,6 +25,9 @@ def on_call(world: World, scenario: Any, location: Location, error: CkptError) -
     if "first start the query as it was, until one is complete" in str(error) and scenario.rewrites:
         _rewriting.take_back(world, scenario)
         return location
+    if "Resume it (`spark-ckpt resume`)" in str(error):
+        scenario.pausing.resume(world)
+        return location
     if isinstance(error, ConfigError):  # a start that was believed dead took over with an empty location: follow it
         return world.fresh_location()
     if isinstance(error, CorruptStorageError):

@@ -62,6 +62,8 @@ class Query:
             self.world.now_ms += self.world.rng.randint(0, self.scenario.tick_ms)
             for caller in self.scenario.callers:
                 caller.step(self.world)
+            if self.scenario.pausing is not None:
+                self.scenario.pausing.step(self.world)
             outcome = self.poll()
             if outcome:
                 return outcome
@@ -94,6 +96,8 @@ class Query:
         restored = None if at is None else records_of(world).completion(at)
         self._check_adopt()
         begun(world, s, self.job, restored)
+        if s.pausing is not None:
+            s.pausing.started(world)
         self.committer = Committer(self.job, self.sinks)
         self.readers = [self._reader(spec) for spec in self.sources]
         self.initial = {r.source.id: self._call(r.initialOffset) for r in self.readers}
@@ -172,6 +176,8 @@ class Query:
         number = self.location.planned + 1
         start = self._start_offsets(number)
         end = {r.source.id: self._call(r.latestOffset, start[r.source.id], LIMIT) for r in self.readers}
+        if self.scenario.pausing is not None:
+            self.scenario.pausing.check(self.world, start, end)
         if end != start:
             self._log_offsets(number, end)
             if number:

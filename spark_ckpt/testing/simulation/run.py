@@ -25,6 +25,7 @@ from spark_ckpt.testing.simulation import _rolling_back
 from spark_ckpt.testing.simulation._changes import another_life, change_sources, visible
 from spark_ckpt.testing.simulation._folder import records_of
 from spark_ckpt.testing.simulation._on_call import on_call
+from spark_ckpt.testing.simulation._pausing import Pausing
 from spark_ckpt.testing.simulation._set_back import between_starts
 from spark_ckpt.testing.simulation.checks import check_end
 from spark_ckpt.testing.simulation.durable import Location, SimulationError
@@ -60,6 +61,7 @@ def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> R
     scenario = make_scenario(rng, sabotage, by_spark, sets_back=not sabotage and seed % 4 == 1)
     scenario.rewrites_left = 3 if not sabotage and seed % 5 == 0 else 0
     world = World(rng, trace)
+    scenario.pausing = None if sabotage or by_spark else Pausing.drawn(seed)
     world.log("scenario", scenario)
     world.faults_left, world.fault_rate, world.slow_left = scenario.faults, rng.choice((0.001, 0.01)), scenario.slow
     world.tears_left, world.sabotage = scenario.tears, sabotage
@@ -99,6 +101,7 @@ def _run(world: World, scenario: Scenario) -> int:
         streaming = start <= len(scenario.stops) + 1 and world.rng.random() < scenario.streaming_rate
         here = world.now_at(location)
         change_sources(world, scenario, here)
+        streaming = streaming or (scenario.pausing is not None and scenario.pausing.streams())
         _rolling_back.between_starts(world, scenario)
         at = between_starts(world, scenario, here)
         if at is not here or (here is not location and world.rng.random() < 0.5):

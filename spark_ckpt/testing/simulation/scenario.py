@@ -6,12 +6,12 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import Any, get_args
 
 from spark_ckpt.protocol.aligner import AT_LEAST_ONCE, EXACTLY_ONCE
 from spark_ckpt.protocol.coordinator import TriggerPolicy
 from spark_ckpt.protocol.records import CHECKPOINT, SAVEPOINT, Topology
-from spark_ckpt.protocol.source_steps import SourceStep
+from spark_ckpt.protocol.source_steps import ReadPaused, SourceStep
 from spark_ckpt.protocol.steps import BringSources, FindOffsets, RewriteState, Step
 from spark_ckpt.testing.simulation._callers import Caller
 from spark_ckpt.testing.simulation._changes import arrange
@@ -102,6 +102,8 @@ class Scenario:
     rewrites: int = 0
     """How many lines stand beside the query that have all state written anew."""
     rewrites_left: int = 0
+    pausing: Any = None
+    """Somebody who pauses the job."""
     off: dict[str, Counter[Visible]] = field(default_factory=lambda: defaultdict(Counter))
     """By sink: rows that it has again, or lacks (below 0), as somebody accepted it."""
 
@@ -214,8 +216,9 @@ def _caller(rng: random.Random, number: int, drains: bool) -> Caller:
 def _stop(rng: random.Random) -> int | str:
     """Where the process stops: before or after a step of some kind, or after so many points."""
     if rng.random() < 0.4:
-        # Its sources keep their uids. What writes state anew is stopped by the number of points.
-        steps = [cls for cls in get_args(Step) if cls not in (RewriteState, BringSources, FindOffsets)]
-        kinds: list[str] = [cls.__name__ for cls in (*steps, *get_args(SourceStep))]
+        # Its sources keep their uids. What writes state anew is stopped by the number of points, and so is a look for
+        # a pause.
+        left_out = (RewriteState, BringSources, FindOffsets, ReadPaused)
+        kinds: list[str] = [c.__name__ for c in (*get_args(Step), *get_args(SourceStep)) if c not in left_out]
         return rng.choice((*kinds, "between copy and checkpoint"))
     return int(rng.expovariate(1 / rng.choice((20, 120, 400))))

@@ -12,13 +12,12 @@ from typing import Annotated, Any
 import typer
 
 import spark_ckpt
-from spark_ckpt.cli import _monitoring_commands, _page_commands, _savepoint_commands, _state_commands
+from spark_ckpt.cli import _acts_commands, _monitoring_commands, _page_commands, _savepoint_commands, _state_commands
 from spark_ckpt.cli._shared import (
     AsJson,
     Dir,
     Force,
     Name,
-    Path,
     Storage,
     errors,
     job_of,
@@ -33,7 +32,6 @@ from spark_ckpt.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait before giving up.")]
 Option = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="SINK.NAME=VALUE", help="Option of one of the job's sinks; repeat it."),
@@ -50,11 +48,6 @@ Others = Annotated[bool, typer.Option("--others", help="Only list what others of
 Gone = Annotated[
     str | None, typer.Option("--gone", metavar="WHO", help="Remove what this one of --others staged: it is gone.")
 ]
-
-
-def _say(text: str) -> None:
-    """To who waits, and not into what is printed for programs."""
-    typer.echo(text, err=True)
 
 
 def _print_version(asked: bool) -> None:
@@ -131,69 +124,6 @@ def show(
         given_up = [r.sink for r in found.abandoned() if r.checkpoint == checkpoint]
         settings = found.settings(checkpoint)
     typer.echo(json_text({**body, "abandoned": given_up, "settings": settings}))
-
-
-@app.command()
-def savepoint(
-    dir: Dir,
-    job: Name,
-    path: Path,
-    from_: Annotated[
-        int | None,
-        typer.Option("--from", metavar="CHECKPOINT", help="Copy this retained checkpoint. The job need not run."),
-    ] = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Do not wait: print an id, for `spark-ckpt requested`.")
-    ] = False,
-    timeout: Timeout = 600.0,
-    storage: Storage = None,
-) -> None:
-    """Ask the running job for a savepoint, and wait until it is complete."""
-    with errors():
-        if detach:
-            typer.echo(open_job(dir, job, storage).request_savepoint(path, timeout))
-            return
-        done = open_job(dir, job, storage).savepoint(path, timeout, _say, from_)
-    typer.echo(f"savepoint of checkpoint {done} is complete: {path}")
-
-
-@app.command()
-def requested(
-    dir: Dir,
-    job: Name,
-    request: Annotated[str, typer.Argument(help="What `savepoint --detach` printed.")],
-    storage: Storage = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show what became of a savepoint that was asked for with --detach. Exit code 1 if it failed."""
-    with errors():
-        found = open_job(dir, job, storage).requested(request)
-    typer.echo(json_text(found) if as_json else found)
-    if found.state == "failed":
-        raise typer.Exit(1)
-
-
-@app.command()
-def stop(
-    dir: Dir,
-    job: Name,
-    path: Annotated[str | None, typer.Argument(help="An empty folder or URL for the savepoint.")] = None,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="End the job for good: let event-time time-outs fire first. Needs no PATH.")
-    ] = False,
-    timeout: Timeout = 600.0,
-    storage: Storage = None,
-) -> None:
-    """Ask the running job for a savepoint behind which it processes nothing; then its process can be ended.
-
-    With --drain the query ends by itself, and its job is not meant to go on later.
-    """
-    if path is None and not drain:
-        raise typer.BadParameter("give PATH, a folder for the savepoint, or --drain")
-    with errors():
-        done = open_job(dir, job, storage).stop(path, timeout, drain, _say)
-    what = f"checkpoint {done} is complete" if path is None else f"savepoint of checkpoint {done} is complete: {path}"
-    typer.echo(f"{what}; the job {'is drained and ends' if drain else 'stands still and can be ended'}")
 
 
 @app.command()
@@ -330,6 +260,7 @@ def repair_history(dir: Dir, job: Name, storage: Storage = None) -> None:
     typer.echo(f"the history has {rows} checkpoint(s)")
 
 
+_acts_commands.add_to(app)
 _monitoring_commands.add_to(app)
 _page_commands.add_to(app)
 _savepoint_commands.add_to(app)

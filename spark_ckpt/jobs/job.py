@@ -188,18 +188,45 @@ class Job(Hinting):
         copy_retained(self.name, self.records, checkpoint, path)
         return checkpoint
 
+    def checkpoint(self, timeout_s: float = 600.0, progress: Callable[[str], None] = lambda _: None) -> int:
+        """Ask the running job for a checkpoint and wait until every sink has committed it; returns its id.
+
+        ``progress``, ``timeout_s`` and what it raises are as with :meth:`savepoint`.
+        """
+        return self._ask(None, False, timeout_s, progress, kind=CHECKPOINT)
+
+    def request_checkpoint(self, timeout_s: float = 3600.0) -> str:
+        """As :meth:`checkpoint`, without waiting: as :meth:`request_savepoint`."""
+        return self._leave(CHECKPOINT, None, timeout_s)
+
+    def request_stop(self, path: str | None = None, timeout_s: float = 3600.0, drain: bool = False) -> str:
+        """As :meth:`stop`, without waiting: as :meth:`request_savepoint`."""
+        _require_target(path, drain)
+        return self._leave(SAVEPOINT if path is not None else FINAL, path, timeout_s, True, drain)
+
+    def request_pause(self, reason: str, timeout_s: float = 3600.0) -> str | None:
+        """As :meth:`pause`, without waiting: as :meth:`request_savepoint`; None if no driver runs the job."""
+        note_pause(self.records, self.name, reason)
+        return self._leave(CHECKPOINT, None, timeout_s) if is_heard(self.records) else None
+
     def request_savepoint(self, path: str, timeout_s: float = 3600.0) -> str:
         """As :meth:`savepoint`, without waiting: returns an id to ask :meth:`requested` for.
 
         The job begins it within ``timeout_s`` seconds, or never. Raises ``InvalidInputError`` if no driver runs the
         job, or if ``path`` is not free.
         """
+        return self._leave(SAVEPOINT, path, timeout_s)
+
+    def _leave(
+        self, kind: Kind, path: str | None, timeout_s: float, terminal: bool = False, drain: bool = False
+    ) -> str:
         Unheard(self.records, self.name, timeout_s, lambda _: None).require_heard()
-        return leave_request(self.records, SAVEPOINT, path, False, timeout_s)
+        return leave_request(self.records, kind, path, terminal, timeout_s, drain)
 
     def requested(self, request: str) -> Requested:
-        """What became of ``request``, an id of :meth:`request_savepoint`, for a day: ``state`` is ``open``,
-        ``complete`` or ``failed``. Raises ``InvalidInputError`` if nothing is known of it."""
+        """What became of ``request``, an id of :meth:`request_savepoint` and the like, for a day.
+
+        ``state`` is ``open``, ``complete`` or ``failed``. Raises ``InvalidInputError`` if nothing is known of it."""
         return RequestWatch(self.records, request).look()
 
     def stop(
@@ -215,8 +242,7 @@ class Job(Hinting):
         good: see :meth:`spark_ckpt.CkptQuery.stop`, which says what it raises. ``InvalidInputError`` for neither.
         ``progress`` is as with :meth:`savepoint`.
         """
-        if path is None and not drain:
-            raise InvalidInputError("expected a folder for the savepoint, or drain=True, found neither")
+        _require_target(path, drain)
         return self._ask(path, True, timeout_s, progress, drain)
 
     def _ask(
@@ -467,6 +493,11 @@ class Job(Hinting):
         """
         self._require_stopped("deleting the checkpoints", force, besides)
         delete_checkpoints(self.records, self.config)
+
+
+def _require_target(path: str | None, drain: bool) -> None:
+    if path is None and not drain:
+        raise InvalidInputError("expected a folder for the savepoint, or drain=True, found neither")
 
 
 def job(dir: str, name: str, sinks: tuple[SinkSpec, ...] = (), **options: str) -> Job:

@@ -211,6 +211,8 @@ class RequestWatch:
     def look(self) -> Requested:
         """Raises ``InvalidInputError`` if nothing is known of such a request."""
         records, request = self._records, self.request
+        # First: whoever takes it up writes the trigger, or the answer, and then removes it.
+        waits = records.store.exists(JobPaths.request(request))
         answer = read_answer(records.store, request)
         if answer is not None and records.newest_committed() >= (answer.checkpoint or 0):
             return _answered(request, answer)
@@ -218,7 +220,7 @@ class RequestWatch:
         gone = records.aborted(taken) if taken is not None else None
         if gone is not None:
             return Requested(request, FAILED, taken, f"checkpoint {taken} was aborted: {gone.reason}")
-        if answer is None and taken is None and not records.store.exists(JobPaths.request(request)):
+        if answer is None and taken is None and not waits:
             raise InvalidInputError(f"expected a request to this job of the last day, found {request!r}")
         return Requested(request, OPEN, taken)
 

@@ -18,6 +18,7 @@ from spark_ckpt.protocol.records import (
     CompletionRecord,
     EndedRecord,
     GenerationRecord,
+    PausedRecord,
     TriggerRecord,
 )
 from spark_ckpt.storage.history import History, HistoryRow, UidSize
@@ -49,6 +50,8 @@ class Facts:
     last_heard_ms: int | None = None
     ended: EndedRecord | None = None
     waits: bool = False
+    paused: PausedRecord | None = None
+    """Somebody paused the job, which may run or not."""
     history: tuple[HistoryRow, ...] = ()
     completions: tuple[CompletionRecord, ...] = ()
     committed: frozenset[int] = frozenset()
@@ -96,6 +99,7 @@ def facts_of(job: Job, newest: int = NEWEST) -> Facts:
         last_heard_ms=max((b.time_ms for b in left), default=None),
         ended=records.ended(g),
         waits=read("plan", lambda: records.plan(g) is not None and records.approved(g) is None, False),
+        paused=job.paused(),
         history=read("history", lambda: _history(job, newest), cast("tuple[HistoryRow, ...]", ())),
         completions=completions,
         committed=frozenset(records.ids("committed")),

@@ -14,6 +14,7 @@ from statistics import median
 
 from spark_ckpt.config_values import parse_duration_ms
 from spark_ckpt.monitoring.overview import Overview, State
+from spark_ckpt.monitoring.words import instant_text
 from spark_ckpt.storage.history import HistoryRow
 
 RECENT = 10
@@ -89,6 +90,16 @@ def not_running(overview: Overview) -> Iterator[Finding]:
         yield _warning("waits", "a start waits for an approval", "look at `spark-ckpt plan`, then `spark-ckpt approve`")
     elif overview.state is State.ROLLING_BACK:
         yield _error("rollback", overview.why, "call the same `spark-ckpt rollback` again; it finishes what it began")
+
+
+def paused(overview: Overview) -> Iterator[Finding]:
+    pause = overview.facts.paused
+    if pause is not None:
+        yield _warning(
+            "paused",
+            f"the job is paused since {instant_text(pause.time_ms)} UTC, and reads nothing: {pause.reason}",
+            "let it go on by `spark-ckpt resume` when the reason is gone, and while sources still keep what waits",
+        )
 
 
 def stuck(overview: Overview) -> Iterator[Finding]:
@@ -231,6 +242,7 @@ def unreadable(overview: Overview) -> Iterator[Finding]:
 
 CHECKS: tuple[Callable[[Overview], Iterable[Finding]], ...] = (
     not_running,
+    paused,
     stuck,
     failing,
     growing,

@@ -30,6 +30,7 @@ class State(Enum):
     WAITS = "waits"
     ROLLING_BACK = "rolling back"
     STUCK = "stuck"
+    PAUSED = "paused"
     RUNNING = "running"
     FAILED = "failed"
     STOPPED = "stopped"
@@ -164,8 +165,7 @@ def _state(facts: Facts) -> tuple[State, str, int | None]:
     if start.to_set_back:
         return State.ROLLING_BACK, f"a rollback to checkpoint {start.restored_from} is to be finished", start.started_ms
     if facts.heard is not None:
-        stuck = _stuck(facts, start)
-        return stuck or (State.RUNNING, "", start.started_ms)
+        return _stuck(facts, start) or _paused(facts) or (State.RUNNING, "", start.started_ms)
     if facts.ended is None:
         done_ms = facts.completions[-1].completed_ms if facts.completions else start.started_ms
         return (
@@ -174,8 +174,14 @@ def _state(facts: Facts) -> tuple[State, str, int | None]:
             facts.last_heard_ms or done_ms,
         )
     if facts.ended.error is None:
-        return State.STOPPED, "", facts.ended.time_ms
+        held = "" if facts.paused is None else f"and paused, so its next start reads nothing: {facts.paused.reason}"
+        return State.STOPPED, held, facts.ended.time_ms
     return State.FAILED, f"{facts.ended.error}: {facts.ended.text}".removesuffix(": "), facts.ended.time_ms
+
+
+def _paused(facts: Facts) -> tuple[State, str, int | None] | None:
+    pause = facts.paused
+    return None if pause is None else (State.PAUSED, pause.reason, pause.time_ms)
 
 
 def patience_ms(settings: Mapping[str, str]) -> int:

@@ -15,12 +15,16 @@ from typer.testing import CliRunner
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
+from spark_ckpt.execution.build import reads_of
+from spark_ckpt.execution.lineage import SPARK_STREAMS
 from spark_ckpt.jobs._unheard import Unheard
 from spark_ckpt.jobs.heartbeat import Heart
 from spark_ckpt.jobs.job import Job
+from spark_ckpt.jobs.pausing import is_paused, say_paused
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import (
     Answer,
+    RequestWatch,
     answer_request,
     ask,
     create_request,
@@ -31,7 +35,7 @@ from spark_ckpt.jobs.requests import (
     withdraw_request,
 )
 from spark_ckpt.protocol.records import AbortedRecord, CommittedRecord, GenerationRecord, Topology, TriggerRecord
-from spark_ckpt.storage.job_paths import id_name
+from spark_ckpt.storage.job_paths import PAUSED_RECORD, id_name
 
 
 def runs(records: JobRecords) -> None:
@@ -103,8 +107,8 @@ def test_the_answer_is_the_checkpoint_once_it_is_confirmed(records: JobRecords) 
 
 def test_an_answer_is_found_when_a_newer_checkpoint_has_retired_its_own(records: JobRecords) -> None:
     def job(request: str) -> None:
-        drop_request(records.store, request)
         answer_request(records.store, request, Answer(1))
+        drop_request(records.store, request)
         confirm(records, 5)
 
     thread = played(records, job)
@@ -257,3 +261,132 @@ def test_the_command_prints_the_id_and_what_became_of_it(tmp_path: Path) -> None
     withdraw_request(Job(JobConfig(dir=str(tmp_path)), "job").records.store, request, "for a test")
     found = CliRunner().invoke(app, ["requested", str(tmp_path), "job", request])
     assert (found.exit_code, "withdrawn" in found.output) == (1, True)
+
+
+# --- pause and resume --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    made = Job(JobConfig(dir=str(tmp_path)), "job")
+    runs(made.records)
+    return made
+
+
+def complete(job: Job) -> Callable[[str], None]:
+    def part(request: str) -> None:
+        assert job.paused() is not None, "the record is there before anybody is asked for a checkpoint"
+        answer_request(job.records.store, request, Answer(1))
+        drop_request(job.records.store, request)
+        confirm(job.records)
+
+    return part
+
+
+def test_a_pause_is_recorded_first_and_returns_the_checkpoint_behind_which_sources_stand_still(job: Job) -> None:
+    thread = played(job.records, complete(job))
+    assert job.pause("the warehouse moves", timeout_s=60) == 1
+    thread.join()
+    first = job.paused()
+    assert first is not None
+    assert first.reason == "the warehouse moves"
+    assert job.request_pause("another reason") is not None
+    assert job.paused() == first, "the first reason stays"
+    assert job.resume() == first
+    assert (job.paused(), job.resume()) == (None, None)
+
+
+def test_a_job_that_nobody_runs_is_paused_for_its_next_start(tmp_path: Path) -> None:
+    job = Job(JobConfig(dir=str(tmp_path)), "job")
+    assert job.pause("until noon") is None
+    assert job.request_pause("until noon") is None
+    assert open_requests(job.records.store) == []
+
+
+def test_a_pause_stands_whatever_becomes_of_its_checkpoint_and_the_error_says_so(job: Job) -> None:
+    with pytest.raises(CheckpointFailedError, match=r"is paused: .* `spark-ckpt resume` lets them go on.* in time"):
+        job.pause("until noon", timeout_s=0.0)
+    assert job.paused() is not None
+
+
+def test_a_pause_needs_a_reason(job: Job) -> None:
+    with pytest.raises(InvalidInputError, match="expected a reason"):
+        job.pause("  ")
+    assert job.paused() is None
+
+
+def test_a_job_with_streams_that_spark_reads_cannot_be_paused_nor_started_while_it_is(tmp_path: Path) -> None:
+    job = Job(JobConfig(dir=str(tmp_path)), "job")
+    topology = Topology(1, 1, ("spark-streams",), {}, (), reads={"spark-streams": reads_of(SPARK_STREAMS)})
+    job.pause("before its first start")
+    for bounded, why in ((False, "Spark reads a stream of it"), (True, "would not come to its end")):
+        with pytest.raises(InvalidInputError, match=rf"before its first start.*{why}.*spark-ckpt resume"):
+            say_paused("job", topology, job.records.store, bounded)
+    job.resume()
+    job.records.create_generation(GenerationRecord(1, 1, "", None, 0, topology))
+    with pytest.raises(InvalidInputError, match="Spark itself reads a stream"):
+        job.pause("until noon")
+    assert job.paused() is None
+
+
+def test_a_damaged_record_pauses_the_job_and_resume_removes_it(job: Job, tmp_path: Path) -> None:
+    job.request_pause("until noon")
+    path = tmp_path / "job" / PAUSED_RECORD
+    path.write_bytes(path.read_bytes()[:-9])
+    assert is_paused(job.records.store)
+    found = job.paused()
+    assert found is not None
+    assert "damaged" in found.reason
+    job.request_pause("until noon")
+    job.resume()
+    assert not is_paused(job.records.store)
+
+
+def called(job: Job, *words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [words[0], job.config.dir, "job", *words[1:]])
+    return done.exit_code, done.stdout.strip()
+
+
+def test_acts_are_commands_that_tell_programs_what_came_of_them(job: Job) -> None:
+    thread = played(job.records, complete(job))
+    code, text = called(job, "pause", "--reason", "until noon", "--json")
+    thread.join()
+    assert (code, json.loads(text)["checkpoint"], json.loads(text)["reason"]) == (0, 1, "until noon")
+    assert called(job, "resume") == (0, "job is resumed; it was paused: until noon")
+    assert json.loads(called(job, "resume", "--json")[1]) == {"resumed": False, "reason": None}
+    job.request_pause("until one")  # which leaves a request that the job does not get to
+    drop_request(job.records.store, open_requests(job.records.store)[0].request)
+    thread = played(job.records, complete(job))
+    assert called(job, "checkpoint") == (0, "checkpoint 1 is complete")
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "terminal", "drain"),
+    [
+        (("checkpoint",), "checkpoint", False, False),
+        (("savepoint", "{}/s"), "savepoint", False, False),
+        (("stop", "{}/s"), "savepoint", True, False),
+        (("stop", "--drain"), "final", True, True),
+        (("pause", "--reason", "until noon"), "checkpoint", False, False),
+    ],
+)
+def test_what_is_asked_for_with_detach_has_an_id_to_ask_for(
+    job: Job, words: tuple[str, ...], kind: str, terminal: bool, drain: bool
+) -> None:
+    code, text = called(job, *(w.format(job.config.dir) for w in words), "--detach", "--json")
+    assert code == 0, text
+    (asked,) = open_requests(job.records.store)
+    assert (asked.request, asked.kind, asked.terminal, asked.drain) == (
+        json.loads(text)["request"], kind, terminal, drain,
+    )  # fmt: skip
+    assert called(job, "requested", asked.request) == (0, "open")
+
+
+def test_a_request_that_is_taken_up_while_somebody_looks_is_known(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trigger is written, and then the request is removed: here right behind the look at the triggers."""
+    request, ids = job.request_checkpoint(), job.records.ids
+    monkeypatch.setattr(job.records, "ids", lambda folder: (ids(folder), take_up(job.records, request))[0])
+    assert str(RequestWatch(job.records, request).look()) == "open"
+    monkeypatch.undo()
+    assert str(RequestWatch(job.records, request).look()) == "open, checkpoint 1"

@@ -9,7 +9,7 @@ import pytest
 
 from spark_ckpt.monitoring.findings import CHECKS, Severity, findings_of
 from spark_ckpt.monitoring.overview import overview_of
-from spark_ckpt.protocol.records import EndedRecord
+from spark_ckpt.protocol.records import EndedRecord, PausedRecord
 from tests.monitoring.facts_harness import (
     MINUTE,
     NOW_MS,
@@ -40,6 +40,7 @@ FOUND = {
         {"heard": None, "ended": EndedRecord(1, NOW_MS)},
     ),
     "waits": ({"waits": True}, {}),
+    "paused": ({"paused": PausedRecord(NOW_MS - MINUTE, "the warehouse moves")}, {}),
     "rollback": ({"starts": (start(to_set_back=("out",)),)}, {}),
     "stuck-commit": ({"completions": (complete(4, 2 * MINUTE),)}, {"completions": (complete(4, SECOND),)}),
     "stuck-checkpoint": ({"open_triggers": (trigger(4, 2 * MINUTE),)}, {"open_triggers": (trigger(4, SECOND),)}),

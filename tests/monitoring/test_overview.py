@@ -7,9 +7,10 @@ import pytest
 from spark_ckpt.monitoring.overview import State, overview_of
 from spark_ckpt.monitoring.words import age_text, sparkline
 from spark_ckpt.protocol.events import OperatorAck, SourceAck, TimeSeen
-from spark_ckpt.protocol.records import BatchRecord, EndedRecord
+from spark_ckpt.protocol.records import BatchRecord, EndedRecord, PausedRecord
 from tests.monitoring.facts_harness import MINUTE, NOW_MS, SECOND, complete, facts, heartbeat, row, start, trigger
 
+PAUSED = PausedRecord(NOW_MS - MINUTE, "the warehouse moves")
 STATES = {
     "a heartbeat": ({}, State.RUNNING, ""),
     "no start": ({"starts": (), "heard": None}, State.NEW, ""),
@@ -33,6 +34,13 @@ STATES = {
         "",
     ),
     "a commit that waits for long": ({"completions": (complete(4, 2 * MINUTE),)}, State.STUCK, "not committed in out"),
+    "a pause": ({"paused": PAUSED}, State.PAUSED, "the warehouse moves"),
+    "a pause of a job that does not run": (
+        {"paused": PAUSED, "heard": None, "ended": EndedRecord(1, NOW_MS)}, State.STOPPED, "paused",
+    ),
+    "a pause and a checkpoint open for long": (
+        {"paused": PAUSED, "open_triggers": (trigger(4, 61 * SECOND),)}, State.STUCK, "checkpoint 4 waits",
+    ),
     "a commit that waits": ({"completions": (complete(4, SECOND),)}, State.RUNNING, ""),
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.state import GroupState
 
 import spark_ckpt
 from spark_ckpt import agg
-from spark_ckpt.errors import ConfigError
+from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.protocol.records import FINAL
 from tests.spark.conftest import DEADLINE_S, Input, Job
 
@@ -139,6 +139,39 @@ def test_a_source_that_has_ended_counts_as_arrived_after_restarts_restores_and_i
     assert job.rows() == [("k", 6, END_MS)]
     ended = query.job.completed()[-1].sources["rate-1"]
     assert ended["ended"]
+
+
+def test_a_paused_job_reads_nothing_over_restarts_until_it_is_resumed(
+    ckpt: Any, new_input: NewInput, job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    left, right = new_input("left", "k string, v long"), new_input("right", "k string, v long")
+
+    def totals() -> Any:
+        rows = left.stream(ckpt, uid="left").union(right.stream(ckpt, uid="right"))
+        return rows.groupBy("k").aggregate(total=agg.sum("v")).uid("totals")
+
+    left.add(("a", 1))
+    right.add(("b", 2))
+    query = job.start(totals(), "k", now=False)
+    query.processAllAvailable()
+    done = query.pause("the warehouse moves")
+    assert query.checkpoints()[-1]["id"] >= done
+    left.add(("a", 10))
+    right.add(("b", 20))
+    assert query.checkpoint() > done, "checkpoints go on"
+    query.stop()
+
+    with pytest.raises(InvalidInputError, match=r"is paused.*the warehouse moves.*spark-ckpt resume"):
+        job.start(totals(), "k")
+    query = job.start(totals(), "k", now=False)
+    assert "reads nothing until it is resumed" in caplog.text
+    query.processAllAvailable()
+    assert job.rows() == [("a", 1), ("b", 2)]
+    query.resume()
+    query.awaitTermination(1)  # the poll interval
+    query.processAllAvailable()
+    assert job.rows() == [("a", 11), ("b", 22)]
+    query.stop()
 
 
 def test_a_run_ends_with_a_checkpoint_exactly_where_it_is_told_to_end(ckpt: Any, new_input: NewInput, job: Job) -> None:

@@ -335,9 +335,20 @@ MUTATIONS = (
     Mutation(
         _LEAD,
         "a hook declines its checkpoint",
-        "    if why is None:\n        return view, record\n",
-        "    return view, record\n",
+        "    if why is None:\n        # Behind the trigger",
+        "    if True:\n        # Behind the trigger",
     ),
+    # --- pausing
+    Mutation(_SOURCE, "a paused source reads nothing", "    if view.paused and not frozen:\n", "    if False:\n"),
+    Mutation(_SOURCE, "a paused job is started", "paused=known.paused", "paused=False"),
+    Mutation(_SOURCE, "a follower is paused", "view = replace(view, paused=(yield ReadPaused()))", "pass"),
+    Mutation(
+        _LEAD, "a leader is paused", "return replace(view, paused=(yield ReadPaused())), record", "return view, record"
+    ),
+    Mutation(
+        _LEAD, "a leader is resumed", "        view = replace(view, paused=(yield ReadPaused()))\n", "        pass\n"
+    ),
+    Mutation(_SOURCE, "a paused run of what is there does not seem done", "raise InvalidInputError(_PAUSED)", "pass"),
     Mutation(
         _LEAD, "a failure before anybody heard of it counts", "    yield from _count(role, view, why, advice)\n", ""
     ),

@@ -213,8 +213,9 @@ class CkptQuery:
         """Let the sources stand still behind a checkpoint, until :meth:`resume`; returns its id once sinks show it.
 
         The query goes on, with checkpoints of what it has, and ``processAllAvailable`` returns though rows wait. It
-        holds for later starts, too; see :meth:`spark_ckpt.Job.pause`, which says what it raises. Raises
-        ``InvalidInputError`` if the query is not running::
+        holds for later starts, too, which show ``reason``; see :meth:`spark_ckpt.Job.pause`, which says what it raises,
+        also if the checkpoint is not complete within ``timeout_s`` seconds. Raises ``InvalidInputError`` if the query
+        is not running::
 
             query.pause("the warehouse is migrated until noon")
         """

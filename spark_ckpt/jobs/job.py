@@ -191,21 +191,23 @@ class Job(Hinting):
     def checkpoint(self, timeout_s: float = 600.0, progress: Callable[[str], None] = lambda _: None) -> int:
         """Ask the running job for a checkpoint and wait until every sink has committed it; returns its id.
 
-        ``progress``, ``timeout_s`` and what it raises are as with :meth:`savepoint`.
+        ``progress``, ``timeout_s`` (seconds) and what it raises are as with :meth:`savepoint`.
         """
         return self._ask(None, False, timeout_s, progress, kind=CHECKPOINT)
 
     def request_checkpoint(self, timeout_s: float = 3600.0) -> str:
-        """As :meth:`checkpoint`, without waiting: as :meth:`request_savepoint`."""
+        """As :meth:`checkpoint`, without waiting: as :meth:`request_savepoint`, ``timeout_s`` too."""
         return self._leave(CHECKPOINT, None, timeout_s)
 
     def request_stop(self, path: str | None = None, timeout_s: float = 3600.0, drain: bool = False) -> str:
-        """As :meth:`stop`, without waiting: as :meth:`request_savepoint`."""
+        """As :meth:`stop` with ``path`` and ``drain``, without waiting: as :meth:`request_savepoint`, ``timeout_s`` too.
+        """
         _require_target(path, drain)
         return self._leave(SAVEPOINT if path is not None else FINAL, path, timeout_s, True, drain)
 
     def request_pause(self, reason: str, timeout_s: float = 3600.0) -> str | None:
-        """As :meth:`pause`, without waiting: as :meth:`request_savepoint`; None if no driver runs the job."""
+        """As :meth:`pause` for ``reason``, without waiting: as :meth:`request_savepoint`, ``timeout_s`` too; None if no
+        driver runs the job."""
         note_pause(self.records, self.name, reason)
         return self._leave(CHECKPOINT, None, timeout_s) if is_heard(self.records) else None
 

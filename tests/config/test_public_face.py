@@ -153,7 +153,7 @@ def test_every_name_that_is_exported_is_there_and_no_other() -> None:
         (spark_ckpt.CkptDataStreamWriter, "clusterBy", "partitionBy(...) is there"),
         (spark_ckpt.CkptDataStreamWriter, "outputmode", "did you mean outputMode?"),
         (spark_ckpt.CkptDataStreamWriter, "tigger", "did you mean trigger?"),
-        (spark_ckpt.Job, "checkpoint_", "did you mean checkpoints?"),
+        (spark_ckpt.Job, "checkpoint_", "did you mean checkpoint or checkpoints?"),
     ],
 )
 def test_what_is_mistyped_or_has_another_form_here_says_so(cls: type, mistyped: str, hint: str) -> None:

@@ -200,8 +200,8 @@ class Job(Hinting):
         return self._leave(CHECKPOINT, None, timeout_s)
 
     def request_stop(self, path: str | None = None, timeout_s: float = 3600.0, drain: bool = False) -> str:
-        """As :meth:`stop` with ``path`` and ``drain``, without waiting: as :meth:`request_savepoint`, ``timeout_s`` too.
-        """
+        """As :meth:`stop` with ``path`` and ``drain``, without waiting: as :meth:`request_savepoint`, and
+        ``timeout_s``, too."""
         _require_target(path, drain)
         return self._leave(SAVEPOINT if path is not None else FINAL, path, timeout_s, True, drain)
 

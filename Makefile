@@ -4,7 +4,7 @@
 SEEDS ?= 10000
 PYTEST_ARGS ?=
 DEV := scripts/with_env.sh dev
-UNIT := scripts/with_env.sh dev --mariadb --kafka --iceberg-rest --chromium
+UNIT := scripts/with_env.sh dev --mariadb --kafka --iceberg-rest
 TEST := scripts/with_env.sh dev --delta-jars --mariadb --kafka --iceberg-rest --chromium
 
 .DEFAULT_GOAL := help

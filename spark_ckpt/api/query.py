@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
+from spark_ckpt import shown
 from spark_ckpt.errors import CheckpointFailedError, CkptError, InvalidInputError
 from spark_ckpt.execution.batch_functions import delivery_error
 from spark_ckpt.execution.progress import with_reports
 from spark_ckpt.hints import missing
 from spark_ckpt.jobs.batch_reports import reported
+from spark_ckpt.jobs.checkpoints import Checkpoints
 from spark_ckpt.jobs.ending import note_end
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.pausing import note_pause, pause_stands
 from spark_ckpt.jobs.requests import ask
+from spark_ckpt.monitoring.live import watch
 from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT
 
 if TYPE_CHECKING:
@@ -48,6 +51,9 @@ class CkptQuery:
             if hasattr(self._query, name):
                 return getattr(self._query, name)
             raise missing(self, name, {}, dir(self._query))
+
+    def _repr_html_(self) -> str | None:
+        return shown.html("job", self.job)
 
     # -- what Spark's query has ----------------------------------------------------------------------------------
 
@@ -181,9 +187,15 @@ class CkptQuery:
         """The number of this start of the job; the newest alone may commit."""
         return self._run.generation
 
-    def checkpoints(self) -> list[dict[str, Any]]:
-        """The checkpoint history, oldest first, a dict for each; see :meth:`spark_ckpt.Job.checkpoints`."""
+    def checkpoints(self) -> Checkpoints:
+        """The checkpoint history, oldest first, a dict for each; see :meth:`spark_ckpt.Job.checkpoints`. ``.pandas()``
+        makes a DataFrame of it, and a notebook shows it with plots."""
         return self.job.checkpoints()
+
+    def watch(self, every_s: float = 2.0) -> None:
+        """Show how the job is, anew every ``every_s`` seconds, until the query ends: in a notebook its graph, findings
+        and checkpoints in one place, elsewhere a line for each change. Interrupting it does not stop the query."""
+        watch(self.job, lambda: self.isActive, every_s)
 
     def statistics(self) -> dict[str, Any]:
         """Counts and distributions of the job's checkpoints since it began; see :meth:`spark_ckpt.Job.statistics`."""

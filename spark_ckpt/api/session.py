@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.types import StructType
 
+from spark_ckpt import shown
 from spark_ckpt.api._migrations import Migrations, StateMigration, moved, rescale
 from spark_ckpt.api._on_dataframes import add_methods
 from spark_ckpt.api._savepoint_writer import NEW, SavepointWriter
@@ -76,6 +77,9 @@ class CkptSession(Hinting):
         """The DataFrame of what begins here."""
         return front_door(self.spark).stream_frame(Stream(self, recipe, lineage, schema, **more))
 
+    def _repr_html_(self) -> str | None:
+        return shown.html("jobs", self.config())
+
     @property
     def readStream(self) -> CkptDataStreamReader:
         """Begins a stream, as ``spark.readStream``: ``.format("files").schema(...).load("s3://lake/orders")``."""
@@ -99,7 +103,7 @@ class CkptSession(Hinting):
 
         Raises what ``start`` would raise of the plan. ``query.explain()`` has Spark's own plan of a running query.
         """
-        print(translated(self, df).graph())  # noqa: T201
+        shown.show(translated(self, df).graph())
 
     def check(self, df: Any, outputMode: str = "append", foreachBatch: bool = False) -> None:
         """Raise what ``df.writeStream.outputMode(outputMode)...start()`` would refuse of the plan of ``df``, without a

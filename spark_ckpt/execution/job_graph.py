@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from spark_ckpt import shown
 from spark_ckpt.execution.build import name_operators, name_sources
 from spark_ckpt.execution.chain import Recipe
 from spark_ckpt.execution.event_time import without_notes
@@ -48,7 +49,7 @@ class Step:
         return self.lineage.places[sum(len(step.lineage.places) for step in self.inputs) :]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JobGraph:
     """``last`` is what the sinks get. ``sources`` and ``uids`` are the names that checkpoints know them by."""
 
@@ -58,6 +59,14 @@ class JobGraph:
 
     def __str__(self) -> str:
         return "\n".join(self._lines(self.last, "", ""))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str | None:
+        edges = self.edges([SinkSpec("sinks", None, {})])
+        names = tuple(self.sources.values()), tuple(self.uids.values()), ("sinks",)
+        return shown.html("graph", edges, *names, str(self))
 
     def edges(self, sinks: Sequence[SinkSpec]) -> tuple[Edge, ...]:
         """How rows flow from sources through keyed operators to ``sinks``."""

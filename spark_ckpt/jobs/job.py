@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from spark_ckpt import clock
+from spark_ckpt import clock, shown
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
@@ -17,6 +17,7 @@ from spark_ckpt.jobs._samples import with_samples
 from spark_ckpt.jobs._savepoints import copy_retained
 from spark_ckpt.jobs._unheard import Unheard
 from spark_ckpt.jobs._verify import verify_job
+from spark_ckpt.jobs.checkpoints import Checkpoints
 from spark_ckpt.jobs.heartbeat import is_heard, require_stopped
 from spark_ckpt.jobs.pausing import end_pause, note_pause, pause_stands, paused
 from spark_ckpt.jobs.records import JobRecords
@@ -63,24 +64,30 @@ class Job(Hinting):
         self.records = JobRecords(self.url, config)
         self._sinks = sinks
 
-    def checkpoints(self) -> list[dict[str, Any]]:
+    def __repr__(self) -> str:
+        return f"Job({self.name!r}, dir={redact_url(self.config.dir)!r})"
+
+    def _repr_html_(self) -> str | None:
+        return shown.html("job", self)
+
+    def checkpoints(self) -> Checkpoints:
         """The checkpoint history, oldest first; also a Delta table at ``<dir>/<job>/history``.
 
         A dict for each, those that were given up too: ``id``, ``kind`` (checkpoint, savepoint, final), ``outcome``
         (completed, aborted, ...), ``start`` (1: the job's first), times in epoch milliseconds, ``duration_ms``,
         sizes in bytes, rows and keys. Empty with ``spark.ckpt.history=false``. What
-        :meth:`spark_ckpt.CkptQuery.checkpoint` returned is in it.
+        :meth:`spark_ckpt.CkptQuery.checkpoint` returned is in it. ``.pandas()`` makes a DataFrame of it.
         """
         rows = self._rows_so_far()
         starts = {g: n for n, g in enumerate(sorted(self.records.ids("generations")), 1)}
-        return [
+        return Checkpoints(
             {
                 **{f.name: getattr(r, f.name) for f in fields(r)},
                 "duration_ms": r.duration_ms,
                 "start": starts.get(r.generation),
             }
             for r in rows
-        ]
+        )
 
     def _rows_so_far(self) -> list[HistoryRow]:
         """Whoever asked for a checkpoint has its answer a moment before its row is there. The records have it then."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from spark_ckpt import shown
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs._state_changes import changes
@@ -84,6 +85,9 @@ class State(Hinting):
 
     def __repr__(self) -> str:
         return f"State({self.uid!r}, checkpoint={self.checkpoint})"
+
+    def _repr_html_(self) -> str | None:
+        return shown.html("state", self)
 
     # -- all of it -----------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from spark_ckpt.monitoring.overview import Overview
 from spark_ckpt.monitoring.words import age_text, size_text
-from spark_ckpt.protocol.records import FAMILY_OF, SINK, Edge, Topology
+from spark_ckpt.protocol.records import FAMILY_OF, SINK, Edge
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,18 @@ def layout_of(overview: Overview) -> Layout:
     start = overview.facts.newest
     if start is None:
         return Layout({}, (), "")
-    kinds = _kinds(start.topology)
-    segments, lines = _lines(start.edges)
+    operators = [uid for uid, told in start.topology.operators.items() if FAMILY_OF not in told]
+    kinds = kinds_of(start.topology.sources, operators, start.topology.sinks)
+    return layout(kinds, start.edges, _figures(overview))
+
+
+def layout(kinds: Mapping[str, tuple[str, str]], edges: Iterable[Edge], figures: Mapping[str, str]) -> Layout:
+    """``kinds``: of :func:`kinds_of`; ``figures``: what is said below a name, by the same keys."""
+    segments, lines = _lines(edges)
     kinds = {**{key: ("segment", name) for key, name in segments.items()}, **kinds}
     lines = tuple(line for line in lines if line[0] in kinds and line[1] in kinds)
     columns = _columns(kinds, lines)
     order = _order(columns, lines)
-    figures = _figures(overview)
     boxes = {
         key: Box(kinds[key][0], kinds[key][1], figures.get(key, ""), columns[key], place)
         for keys in order
@@ -63,11 +68,11 @@ def layout_of(overview: Overview) -> Layout:
     return Layout(boxes, lines, _words(boxes, lines))
 
 
-def _kinds(topology: Topology) -> dict[str, tuple[str, str]]:
+def kinds_of(sources: Iterable[str], operators: Iterable[str], sinks: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Key, as edges have it -> kind and name."""
-    found = {uid: ("source", uid) for uid in topology.sources}
-    found |= {uid: ("operator", uid) for uid, told in topology.operators.items() if FAMILY_OF not in told}
-    return found | {SINK + sink: ("sink", sink) for sink in topology.sinks}
+    found = {uid: ("source", uid) for uid in sources}
+    found |= {uid: ("operator", uid) for uid in operators}
+    return found | {SINK + sink: ("sink", sink) for sink in sinks}
 
 
 def _lines(edges: Iterable[Edge]) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:

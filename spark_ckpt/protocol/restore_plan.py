@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_ckpt import shown
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.protocol import codec
 from spark_ckpt.protocol._field_fates import DROPPED, KEPT, LEFT, MIGRATED, MOVED, NEW, Fate, field_fates, from_table
@@ -56,6 +57,9 @@ class RestorePlan:
         ]
         rows = [f"  {table}, as it is: {row}" for table, found in self.samples.items() for row in found]
         return "\n".join([self.goes_on, *lines, *rows, *([f"Refused: {self.refused}"] if self.refused else [])])
+
+    def _repr_html_(self) -> str | None:
+        return shown.html("plan", self)
 
     @property
     def changes(self) -> tuple[str, ...]:

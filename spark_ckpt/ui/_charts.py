@@ -101,7 +101,11 @@ def _lane(lane: Lane, y: int, duration_ms: int) -> Iterator[Markup]:
 
 def graph(overview: Overview) -> Markup:
     """Sources, segments of single rows, keyed operators and sinks as boxes from left to right, and how rows flow."""
-    plan = layout_of(overview)
+    return drawn(layout_of(overview))
+
+
+def drawn(plan: Layout) -> Markup:
+    """See :func:`graph`; empty for no boxes."""
     if not plan.boxes:
         return Markup("")
     parts = [_line(plan, line) for line in plan.lines] + [_node(plan, box) for box in plan.boxes.values()]

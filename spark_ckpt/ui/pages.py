@@ -25,20 +25,20 @@ _BAD = (State.FAILED, State.CRASHED, State.STUCK, State.ROLLING_BACK)
 def jobs_page(dir: str, overviews: Sequence[Overview]) -> str:
     bad = sum(o.state in _BAD for o in overviews)
     now_ms = max((o.facts.now_ms for o in overviews), default=0)
-    return _render("jobs.html", dir=dir, jobs=overviews, bad=bad, now_ms=now_ms)
+    return render("jobs.html", dir=dir, jobs=overviews, bad=bad, now_ms=now_ms)
 
 
 def job_page(overview: Overview | None) -> str | None:
-    return None if overview is None else _render("job.html", **_of_job(overview))
+    return None if overview is None else render("job.html", **_of_job(overview))
 
 
 def checkpoint_page(job: str, row: HistoryRow | None) -> str | None:
-    return None if row is None else _render("checkpoint.html", job=job, **_of_checkpoint(row))
+    return None if row is None else render("checkpoint.html", job=job, **_of_checkpoint(row))
 
 
 def state_page(job: str, shown: Mapping[str, Any]) -> str:
     """``shown``: what the template ``state.html`` asks for."""
-    return _render("state.html", job=job, limits=state_tables, sql_works=state_tables.can_query(), **shown)
+    return render("state.html", job=job, limits=state_tables, sql_works=state_tables.can_query(), **shown)
 
 
 def report_page(overview: Overview) -> str:
@@ -46,7 +46,7 @@ def report_page(overview: Overview) -> str:
     row = next((r for r in reversed(overview.facts.history) if timeline_of(r) is not None), None)
     found = {} if row is None else _of_checkpoint(row)
     style = Markup(files("spark_ckpt.ui").joinpath("static/style.css").read_text())
-    return _render("report.html", style=style, **_of_job(overview), **found)
+    return render("report.html", style=style, **_of_job(overview), **found)
 
 
 def _of_job(overview: Overview) -> dict[str, Any]:
@@ -77,7 +77,8 @@ def _of_checkpoint(row: HistoryRow) -> dict[str, Any]:
     }
 
 
-def _render(template: str, **values: Any) -> str:
+def render(template: str, **values: Any) -> str:
+    """A template of ours with ``values``, which are escaped."""
     return _environment().get_template(template).render(**values)
 
 

@@ -59,7 +59,8 @@ INNER = {
     "config": {*BASE, "config_values", "redaction"},
     "agg": BASE,
     "faults": BASE,
-    "protocol": BASE,
+    "shown": {"errors"},
+    "protocol": {*BASE, "shown"},
     "state": {*BASE, "agg", "arrow_layouts", "arrow_types", "change_rows", "expressions", "protocol", "spark_version"},
     "storage": {*BASE, "arrow_layouts", "arrow_types", "clock", "config", "faults", "protocol", "redaction", "state"},
     "sources": {
@@ -93,14 +94,14 @@ INNER = {
     },
     "expressions": {"errors", "spark_version"},
     "hints": set(),
-    "jobs": {*BASE, *_LOWER, "hints"},
-    "monitoring": {*BASE, "clock", "config", "config_values", "jobs", "protocol", "storage"},
+    "jobs": {*BASE, *_LOWER, "hints", "shown"},
+    "monitoring": {*BASE, "clock", "config", "config_values", "jobs", "protocol", "shown", "storage"},
     "ui": {*BASE, "config", "jobs", "monitoring", "storage"},
     "runtime": {*BASE, *_LOWER, "expressions", "jobs"},
-    "execution": {*BASE, "agg", *_LOWER, "expressions", "formats", "jobs", "runtime"},
+    "execution": {*BASE, "agg", *_LOWER, "expressions", "formats", "jobs", "runtime", "shown"},
     "operators": {*BASE, "agg", *_LOWER, "expressions", "formats", "jobs", "runtime", "execution"},
     "plan": {*BASE, "agg", *_LOWER, "expressions", "formats", "jobs", "runtime", "execution", "operators"},
-    "api": {*BASE, *_LOWER, "agg", "hints", "jobs", "runtime", "execution", "operators", "plan"},
+    "api": {*BASE, *_LOWER, "agg", "hints", "jobs", "monitoring", "runtime", "execution", "operators", "plan", "shown"},
     "plain": {*BASE, *_LOWER, "jobs", "runtime", "execution", "operators", "plan", "api"},
 }
 """What each room may import. ``cli``, ``testing`` and the package itself are outermost."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from spark_ckpt.api.write import CkptDataStreamWriter
     from spark_ckpt.config import JobConfig
     from spark_ckpt.errors import CkptError
+    from spark_ckpt.jobs.checkpoints import Checkpoints
     from spark_ckpt.jobs.hooks import CheckpointHooks
     from spark_ckpt.jobs.job import Job, job
     from spark_ckpt.jobs.requests import Requested
@@ -52,6 +53,7 @@ __all__ = [
     "AsOf",
     "CallContext",
     "CheckpointHooks",
+    "Checkpoints",
     "CkptAsOf",
     "CkptDataStreamReader",
     "CkptDataStreamWriter",
@@ -95,6 +97,7 @@ _MODULES = {
     "Rollback": "jobs.rollback",
     "CallContext": "state.functions.base",
     "CheckpointHooks": "jobs.hooks",
+    "Checkpoints": "jobs.checkpoints",
     "CkptDataStreamReader": "api.read",
     "CkptDataStreamWriter": "api.write",
     "CkptQuery": "api.query",

@@ -59,7 +59,7 @@ reveal_type(query.isActive)  # bool
 reveal_type(query.awaitTermination(10))  # bool | None
 reveal_type(query.lastProgress)  # pyspark.sql.streaming.listener.StreamingQueryProgress | None
 reveal_type(query.exception())  # pyspark.errors.exceptions.base.StreamingQueryException | None
-reveal_type(query.checkpoints())  # list[dict[str, Any]]
+reveal_type(query.checkpoints())  # spark_ckpt.jobs.checkpoints.Checkpoints
 reveal_type(query.checkpoint())  # int
 reveal_type(query.savepoint("/lake/savepoint"))  # int
 reveal_type(query.stop(drain=True))  # int | None

@@ -134,6 +134,8 @@ def _recorded(
     if node.uid is None:
         tables[uid]["derived"] = sorted(sources[s] for s in node.upstream)
         tables[uid] |= {"stands_in": node.stands_in} if node.stands_in else {}
+    if node.keyed_by:
+        tables[uid]["keyed_by"] = dict(node.keyed_by)
     if node.follows_mode:
         tables[uid]["mode"] = output_mode
     return tables

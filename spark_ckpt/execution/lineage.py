@@ -84,6 +84,8 @@ class OperatorNode:
     """It puts out its rows at the end of their time in output mode append, and with each change in others."""
     stands_in: str = ""
     """A mark of the plan that it is the top of, if no uid was given; empty: not known."""
+    keyed_by: Mapping[str, str] = field(default_factory=dict)
+    """Key -> what it is computed by, as Spark writes it; none of keys of which it is not known."""
     function: Any = None
     """What computes on its state, for whoever makes state of another system's."""
 

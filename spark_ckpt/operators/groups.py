@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from pyspark.sql import Column
@@ -61,12 +61,14 @@ class InSessions(Generic[R]):
 @dataclass(frozen=True)
 class Grouped(ABC, Generic[R]):
     """The node of an aggregation. ``keys`` are columns over the rows in front, of types ``kinds``; ``names`` are theirs
-    in the state. ``window`` or ``session``: the one among the keys, which is number ``place``."""
+    in the state, and ``texts`` what each is computed by, a window by its time; empty: not known. ``window`` or
+    ``session``: the one among the keys, which is number ``place``."""
 
     node: Node
     keys: list[Column]
     kinds: list[T.DataType]
     names: list[str]
+    texts: list[str]
     split: Split
     window: TimeWindow | None
     session: Session | None
@@ -131,7 +133,7 @@ def _kept(of: Walked[R], g: Grouped[R]) -> R:
         names[g.place], keys[g.place] = f"{names[g.place]}_start", windows.key
     rows = g.rows() if windows is None else windows.rows
     read = g.read(of, rows, dict(zip(names, keys, strict=True)))
-    by = _keys(names, read)
+    by = _keys(names, read, g.texts)
     function = _function(of, g, by, read, names[g.place], windows)
     mode = None if isinstance(function, WindowedAggregate) else "update"
     made = _operator(of, g, read, function, by, g.split.columns(), mode)
@@ -145,10 +147,11 @@ def _kept_sessions(of: Walked[R], g: Grouped[R], session: Session) -> R:
     ends."""
     found, name = g.in_sessions(g.names[g.place]), g.names[g.place]
     names = [n for i, n in enumerate(g.names) if i != g.place] or [ALL_ROWS]
+    texts = [t for i, t in enumerate(g.texts) if i != g.place]
     keys = [k for i, k in enumerate(g.kept_keys()) if i != g.place] or [F.lit(0)]
     times = {time: of.column(found.rows, time) for time in (found.start, found.end)}
     read = g.read(of, found.rows, {**dict(zip(names, keys, strict=True)), **times})
-    by, wanted = _keys(names, read), g.split.columns()
+    by, wanted = _keys(names, read, texts), g.split.columns()
     function = SessionAggregate(
         arrow_schema(by.schema), arrow_columns(read.schema, wanted), g.specs,
         start=found.start, end=found.end, rules=rules_of(of.spark),
@@ -174,9 +177,10 @@ def _operator(
     return of.of_operator(keyed_rows(read, of.uid(g.node), function, inputs, by, mode, takes_updates=keys_alone))
 
 
-def _keys(names: list[str], read: R) -> Keys:
+def _keys(names: list[str], read: R, texts: list[str]) -> Keys:
     fields = [read.schema[name] for name in names]
-    return Keys.of_columns(fields).noting(fields)
+    known = {name: text for name, text in zip(names, texts, strict=False) if text}
+    return replace(Keys.of_columns(fields).noting(fields), texts=known)
 
 
 def _in_slices(window: TimeWindow, specs: Iterable[AggSpec]) -> bool:

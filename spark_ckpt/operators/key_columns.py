@@ -7,8 +7,8 @@ there: another input column, a field of the state, or a name that Delta does not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -48,7 +48,8 @@ class Keys:
     """The grouping keys: name in the state -> expression over the parent's columns, and their types.
 
     ``columns`` are those that are a column of the parent, as it is; ``plain``: every key is. ``delays_ms``: of each key
-    that is an event time, how far the watermark is behind it. ``notes``: the metadata of each.
+    that is an event time, how far the watermark is behind it. ``notes``: the metadata of each. ``texts``: what each is
+    computed by, as Spark writes it; none of one of which it is not known.
     """
 
     expressions: dict[str, Column]
@@ -56,6 +57,7 @@ class Keys:
     columns: frozenset[str]
     delays_ms: tuple[int | None, ...] = ()
     notes: tuple[dict[str, Any], ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_columns(cls, fields: Sequence[T.StructField]) -> Keys:
@@ -109,7 +111,8 @@ class Keys:
         fields = [T.StructField(n, f.dataType, True) for n, f in zip(names, self.schema.fields, strict=True)]
         expressions = dict(zip(names, self.expressions.values(), strict=True))
         kept = frozenset(n for n, old in zip(names, self.expressions, strict=True) if n == old and n in self.columns)
-        return replace(self, expressions=expressions, schema=T.StructType(fields), columns=kept)
+        texts = {n: self.texts[old] for n, old in zip(names, self.expressions, strict=True) if old in self.texts}
+        return replace(self, expressions=expressions, schema=T.StructType(fields), columns=kept, texts=texts)
 
     def _carried(self) -> Keys:
         kinds = {f.name: f.dataType for f in self.schema.fields if is_carried(f.dataType)}
@@ -123,6 +126,21 @@ def stored_name(name: str) -> str:
     """``name`` as a column of the state table: without the aliases of fields, ``(st.x AS x + 1)``, which states of
     before have not."""
     return _NOT_IN_DELTA.sub("_", _FIELD.sub(r".\1", name))
+
+
+def key_text(text: str) -> str:
+    """What a key is computed by, as records have it. ``text`` is Spark's."""
+    return _FIELD.sub(r".\1", text)
+
+
+def texts_in(df: Any, by: Sequence[Column]) -> list[str]:
+    """What Spark calls each expression over ``df``, whatever name it is given."""
+    if not by:
+        return []
+    told = df.select(*by, *[F.coalesce(column) for column in by]).columns
+    names, inside = told[: len(by)], [text[len("coalesce(") : -1] for text in told[len(by) :]]
+    endings = [(f" AS {name}", f" AS {quoted(name)}") for name in names]
+    return [key_text(text.removesuffix(a).removesuffix(b)) for text, (a, b) in zip(inside, endings, strict=True)]
 
 
 def stored(struct: T.StructType) -> T.StructType:

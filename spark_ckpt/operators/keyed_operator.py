@@ -45,7 +45,11 @@ def keyed_rows(
     """``function`` gets the keys and these ``columns``. Of several event times that among ``asked`` counts. Raises
     ``InvalidInputError`` for a column named as one of the operator's own."""
     _refuse_own_names(columns)
-    node = replace(_node(rows.lineage, uid, function, output_mode, whole_in_complete), takes_updates=takes_updates)
+    node = replace(
+        _node(rows.lineage, uid, function, output_mode, whole_in_complete),
+        takes_updates=takes_updates,
+        keyed_by=keys.texts,
+    )
     before, time = rows.lineage, _event_time(rows, function, asked)
     late = time or late_by_window(rows.schema)
     lineage = (before if time is not None else before.with_watermarks_told()).through(node)

@@ -7,8 +7,8 @@ that node says what is meant, so it goes where the node goes. In a query of Spar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from spark_ckpt.execution.chain import StreamRows
 from spark_ckpt.execution.columns import refuse_repeated
 from spark_ckpt.execution.lineage import Lineage, OperatorNode
 from spark_ckpt.operators.aggregates import ALL_ROWS
-from spark_ckpt.operators.key_columns import Keys, check_key
+from spark_ckpt.operators.key_columns import Keys, check_key, texts_in
 from spark_ckpt.operators.keyed_operator import keyed_rows
 from spark_ckpt.runtime.stateless import spark_schema
 from spark_ckpt.state.functions.base import StateFunction
@@ -34,7 +34,8 @@ SparkDF = Any
 @dataclass(frozen=True)
 class OwnOperator:
     """``function`` reads ``columns``, of rows whose columns are called ``names`` in their order; ``keys`` are those of
-    ``groupBy`` as the operator has them, ``plain`` those of them that are a column as it is."""
+    ``groupBy`` as the operator has them, ``plain`` those of them that are a column as it is. ``texts``: what keys are
+    computed by."""
 
     method: str
     function: StateFunction
@@ -42,13 +43,14 @@ class OwnOperator:
     columns: list[str]
     keys: list[str]
     plain: frozenset[str]
+    texts: Mapping[str, str]
     output_mode: str | None = None
     takes_updates: bool = False
 
     def keyed(self, rows: StreamRows, uid: str | None) -> StreamRows:
         """The operator behind ``rows``, which have its keys, too. Raises as :meth:`check_updates`."""
         self.check_updates(rows.lineage)
-        keys = Keys.of_columns([rows.schema[name] for name in self.keys])
+        keys = replace(Keys.of_columns([rows.schema[name] for name in self.keys]), texts=self.texts)
         mode, updates = self.output_mode, self.takes_updates
         return keyed_rows(rows, uid, self.function, self.columns, keys, mode, takes_updates=updates)
 
@@ -86,12 +88,24 @@ class Groups(ABC):
         plain = self.columns_of(self.by) or [None]
         fields = [T.StructField(own or f.name, f.dataType, True) for own, f in zip(plain, fields, strict=True)]
         named = {f.name: c for f, c in zip(fields, self.by or [F.lit(0)], strict=True)}
-        return Keys(named, T.StructType(fields), frozenset(filter(None, plain)))
+        return Keys(named, T.StructType(fields), frozenset(filter(None, plain)), texts=self._texts(list(named), plain))
+
+    def _texts(self, names: Sequence[str], plain: Sequence[str | None]) -> dict[str, str]:
+        computed = [c for c, own in zip(self.by, plain, strict=False) if own is None]
+        made = iter(texts_in(self.df, computed))
+        return {name: own or next(made) for name, own in zip(names, plain, strict=False) if self.by}
 
     def operator(self, method: str, function: StateFunction, keys: Keys, columns: Sequence[str], **how: Any) -> SparkDF:
         """The DataFrame that the operator puts out."""
         asked = OwnOperator(
-            method, function, list(self.df.columns), list(columns), list(keys.expressions), keys.columns, **how
+            method,
+            function,
+            list(self.df.columns),
+            list(columns),
+            list(keys.expressions),
+            keys.columns,
+            keys.texts,
+            **how,
         )
         return self.applied(_standing_for(asked), spark_schema(function.output_schema))
 

@@ -46,7 +46,7 @@ def keys_of(facts: Facts) -> dict[str, str]:
 
 def differences(table: str, was: Facts, now: Facts) -> list[Difference]:
     """What is in the way of going on in ``table``; empty: nothing is."""
-    found = [*_keys_differ(table, was, now), *_timeouts_differ(table, was, now)]
+    found = [*_keys_differ(table, was, now), *_keyed_otherwise(table, was, now), *_timeouts_differ(table, was, now)]
     if not can_change(was, now):
         return found + _fixed(table, was, now)
     found += _types_differ(table, was, now) + _windows_differ(table, was, now) + questions(table, was, now)
@@ -98,7 +98,7 @@ def _keys_differ(table: str, was: Facts, now: Facts) -> list[Difference]:
         return []
     then, here = keys_of(was), keys_of(now)
     text = f"the key schema changed: expected {was['keys']}, found {now['keys']}"
-    if list(then) == list(here) and all(same_hash(then[k], here[k]) for k in then):
+    if same_keys(was, now):
         return []
     if list(then.values()) == list(here.values()):
         steps = [f"rename({a!r}, {b!r})" for a, b in zip(then, here, strict=True) if a != b]
@@ -107,6 +107,26 @@ def _keys_differ(table: str, was: Facts, now: Facts) -> list[Difference]:
         other = next(k for k in then if not same_hash(then[k], here[k]))
         text += f" (keys are found by the hash of their type: cast {other!r} back to {then[other]} in front of groupBy)"
     return [Difference(text, (empty_line(table),))]
+
+
+def _keyed_otherwise(table: str, was: Facts, now: Facts) -> list[Difference]:
+    """Keys of one name and type that are computed otherwise: only the user knows whether they are the same values."""
+    if not same_keys(was, now):
+        return []
+    then, here = was.get("keyed_by", {}), now.get("keyed_by", {})
+    return [
+        Difference(
+            f"key {key!r} was {then[key]}, and is now {here[key]}: whether it is the same value is not known",
+            (migrate(table, f"rename({then[key]!r}, {here[key]!r})"), empty_line(table)),
+        )
+        for key in then
+        if then[key] != here.get(key, then[key])
+    ]
+
+
+def same_keys(was: Facts, now: Facts) -> bool:
+    then, here = keys_of(was), keys_of(now)
+    return list(then) == list(here) and all(same_hash(then[k], here[k]) for k in then)
 
 
 def _timeouts_differ(table: str, was: Facts, now: Facts) -> list[Difference]:

@@ -57,6 +57,9 @@ def _columns(table: str, then: Facts, was: Facts, now: Facts) -> Iterable[Fate]:
         steps = [f"it was called {name!r}"] if name != column else []
         if before.get(name, here[column]) != here[column]:
             steps.append(f"{sql_type(before[name])} is read as {sql_type(here[column])}")
+        computed = then.get("keyed_by", {}).get(column)
+        if computed is not None and computed != now.get("keyed_by", {}).get(column, computed):
+            steps.append(f"it was {computed}, and is now {now['keyed_by'][column]}")
         if steps:
             yield Fate(_kind(now, column), f"{table}: {column}", MIGRATED, "; ".join(steps), (from_table(table, was),))
     for column, value in was.get("starts", {}).items():

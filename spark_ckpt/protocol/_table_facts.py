@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from spark_ckpt.protocol._differences import SETTLED, Facts, Part, keys_of, parts_of, types_of
 
@@ -22,6 +22,8 @@ def with_names(facts: Facts, names: Mapping[str, str], made: Mapping[str, str]) 
     for part in ("retyped", "lenient"):
         if part in facts:
             told[part] = sorted(names.get(c, c) for c in facts[part])
+    if "keyed_by" in facts:
+        told["keyed_by"] = {names.get(c, c): text for c, text in facts["keyed_by"].items()}
     if "results" in facts:
         told["results"] = {r: [names.get(c, c) for c in of] for r, of in facts["results"].items()}
     if "types" in facts:
@@ -33,6 +35,14 @@ def with_names(facts: Facts, names: Mapping[str, str], made: Mapping[str, str]) 
 
 def text_of(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def keyed_by(was: Facts, now: Facts, keys: Collection[str]) -> Facts:
+    """``was``, whose ``keys`` hold the values that the query computes for them."""
+    if "keyed_by" not in was:
+        return was
+    texts = now.get("keyed_by", {})
+    return {**was, "keyed_by": {**was["keyed_by"], **{k: texts[k] for k in keys if k in texts}}}
 
 
 def without(was: Facts, columns: set[str]) -> Facts:

@@ -22,7 +22,7 @@ from spark_ckpt.protocol._differences import (
     types_of,
 )
 from spark_ckpt.protocol._state_types import castable, is_type, sql_type
-from spark_ckpt.protocol._table_facts import part_called, same_parts, settled, text_of, with_names, without
+from spark_ckpt.protocol._table_facts import keyed_by, part_called, same_parts, settled, text_of, with_names, without
 from spark_ckpt.protocol.evolution import RECAST
 from spark_ckpt.protocol.records import FAMILY_OF, CompletionRecord, TableRef, Topology
 from spark_ckpt.protocol.rewriting import Rescale, Rewrite, check_whole, mark_rescale, mark_rewrite
@@ -33,7 +33,8 @@ Constant = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Rename:
-    """Of a column, a struct's field (``pos.x``), a key or an aggregate in the state table ``table``."""
+    """Of a column, a struct's field (``pos.x``), a key or an aggregate in the state table ``table``, or of what a key
+    is computed by."""
 
     table: str
     old: str
@@ -164,10 +165,16 @@ class _Migrating:
         return {"from": facts.get("from", {"checkpoint": self._checkpoint, "table": table})}
 
     def _rename(self, step: Rename, was: Facts, now: Facts) -> None:
+        then, here = was.get("keyed_by", {}), now.get("keyed_by", {})
+        keys = [key for key in then if (then[key], here.get(key)) == (step.old, step.new)]
+        if keys:
+            self.tables[step.table] = keyed_by(was, now, keys)
+            return
         if step.old in keys_of(was):
             if step.new in keys_of(now):
                 for table in self._of(step.table):
                     self.tables[table] = with_names(self.tables[table], {step.old: step.new}, {})
+                self.tables[step.table] = keyed_by(self.tables[step.table], now, [step.new])
             return
         if "." in step.old and step.old not in types_of(was):
             self.tables[step.table] = _field_renamed(step, was)

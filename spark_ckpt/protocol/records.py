@@ -82,7 +82,8 @@ class Topology(_Record):
     column by column; ``from_start``, those that cannot be added; ``results``, what comes out and of which columns.
     Where the uid was derived and not given, ``derived`` are the sources whose rows reach the operator, and
     ``stands_in`` a mark of the plan in front of it. ``mode``: the output mode of an operator that follows it;
-    ``waited``: it is update, and was append.
+    ``waited``: it is update, and was append. ``keyed_by``: key -> what it is computed by, as Spark writes it, where
+    that is known (older records lack it).
 
     ``weight_total`` is the sum of ``inputs * key_groups`` over the streams that end at the sink. ``in_plan``: the keyed
     operators in the order of Spark's plan, by which its state store numbers them (older records lack it). ``reads``:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark_ckpt.protocol.evolution import StateChange, carried_over, changes
-from spark_ckpt.protocol.migration import Add, migrated
+from spark_ckpt.protocol.migration import Add, BeginEmpty, Rename, migrated
 from spark_ckpt.protocol.records import FAMILY_OF, Topology
 from spark_ckpt.protocol.source_starts import Moved
 from spark_ckpt.protocol.topology import Fit, Refuse, fit_topology, same_topology
@@ -43,6 +43,48 @@ def test_added_removed_and_moved_aggregates_go_on_wherever_the_query_starts() ->
         assert same_topology(old, new) is None
     assert changes(old, topology("sum_b", "count")) == (StateChange("u", ("sum_b()",), ("sum_a()",)),)
     assert changes(old, topology("sum_a", "count")) == ()
+
+
+def keyed(text: str | None, **more: Any) -> Topology:
+    return topology("count", **({} if text is None else {"keyed_by": {"k": text}}), **more)
+
+
+def test_a_key_that_is_computed_otherwise_is_a_question_until_a_line_says_that_it_is_the_same() -> None:
+    old, new = keyed("lower(name)"), keyed("upper(name)")
+    for refused in (fit_topology(old, new, True), same_topology(old, new)):
+        assert isinstance(refused, Refuse)
+        assert "key 'k' was lower(name), and is now upper(name)" in refused.reason
+        assert """`ckpt.migrate('u').rename('lower(name)', 'upper(name)')`""" in refused.reason
+        assert """`ckpt.migrate('u').begin_empty()`""" in refused.reason
+    said = [Rename("u", "lower(name)", "upper(name)")]
+    assert isinstance(fit_topology(old, new, False, said), Fit)
+    assert isinstance(same_topology(old, new, said), Refuse)  # so the job restores its checkpoint elsewhere
+    assert carried_over(migrated(old, new, said), new, None).operators["u"]["keyed_by"] == {"k": "upper(name)"}
+    assert same_topology(new, new, said) is None
+    begun = fit_topology(old, new, False, [BeginEmpty("u")])
+    assert isinstance(begun, Fit)
+    assert begun.fresh_uids == ("u",)
+
+
+def test_a_key_that_was_a_column_and_is_computed_now_is_a_question_with_a_line_that_is_taken() -> None:
+    old, new = keyed("k"), keyed("upper(k)")
+    refused = fit_topology(old, new, False)
+    assert isinstance(refused, Refuse)
+    assert "rename('k', 'upper(k)')" in refused.reason
+    assert isinstance(fit_topology(old, new, False, [Rename("u", "k", "upper(k)")]), Fit)
+
+
+def test_records_that_do_not_say_what_a_key_is_computed_by_go_on() -> None:
+    for old, new in ((keyed(None), keyed("upper(k)")), (keyed("lower(k)"), keyed(None))):
+        assert isinstance(fit_topology(old, new, False), Fit)
+        assert same_topology(old, new) is None
+
+
+def test_a_key_that_has_another_name_is_the_same_however_it_is_computed() -> None:
+    old, new = keyed("lower(k)"), keyed(None)
+    new.operators["u"].update(keys="client string", keyed_by={"client": "client"})  # type: ignore[attr-defined]
+    assert isinstance(fit_topology(old, new, False), Refuse)
+    assert isinstance(fit_topology(old, new, False, [Rename("u", "k", "client")]), Fit)
 
 
 def test_families_come_and_go_with_their_aggregates_and_not_by_themselves() -> None:

@@ -31,6 +31,7 @@ from tests.how_many import some
 from tests.spark import (
     changing_models,
     changing_queries,
+    test_changed_state,
     test_distinct,
     test_drop_in_calls,
     test_event_time,
@@ -460,11 +461,21 @@ CHANGED = Cell(
     {"totals": "a processor", "windows": "merged keys", "function": "a field has another name"},
     "sources in another order", "down", "empty", "update", 1,
 )  # fmt: skip
+
+
+def _keys_asked(spark: SparkSession) -> str:
+    stream = spark_ckpt.enable(spark).readStream.format("rate").load()
+    named = stream.selectExpr("string(value) AS k", "timestamp AS t", "value AS amount")
+    test_changed_state.keys_asked_about(spark_ckpt.enable(spark), named.withWatermark("t", "1 minute"))
+    return ""
+
+
 CHECKS = {
     "a job that changes": _changed(CHANGED),
     **{f"changes {cell.seed}": _changed(cell) for cell in covering(max(0, some(1) - 1))},
     "starts": _starts,
     "no event time": _no_time,
+    "keys that are computed otherwise": _keys_asked,
 }  # fmt: skip
 """By themselves: each raises if it fails."""
 

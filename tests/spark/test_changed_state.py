@@ -158,6 +158,65 @@ def test_every_aggregate_function_is_asked_about_in_keys_windows_sessions_and_pi
         assert bool(_asked(ckpt, before, now)) is is_asked
 
 
+KEYED = {
+    "agg": lambda df, key: df.groupBy(key).agg(F.count("*").alias("n")),
+    "agg of windows": lambda df, key: df.groupBy(F.window("t", "1 hour"), key).agg(F.count("*").alias("n")),
+    "agg of sessions": lambda df, key: df.groupBy(F.session_window("t", "1 hour"), key).agg(F.count("*").alias("n")),
+    "pivot": lambda df, key: df.groupBy(key, F.window("t", "1 hour")).pivot("k", ["a"]).agg(F.sum("amount").alias("n")),
+    "aggregate": lambda df, key: df.groupBy(key).aggregate(n=agg.count()),
+    "topN": lambda df, key: df.groupBy(key).topN(2, "amount"),
+    "applyInArrowWithState": lambda df, key: df.groupBy(key).applyInArrowWithState(lambda *_: None, "n long", "n long"),
+}
+"""Every way of grouping by an expression."""
+
+
+def keys_asked_about(ckpt: Any, stream: Any) -> None:
+    """Also over Spark Connect."""
+    keys = [F.lower("k").alias("key"), F.upper("k").alias("key"), (F.col("amount") + 1).cast("string").alias("key")]
+    for way, grouped in KEYED.items():
+        lower, upper, number = (grouped(stream, key).uid("u") for key in keys)
+        asked = _asked(ckpt, lower, upper)
+        assert "rename('lower(k)', 'upper(k)')" in asked, (way, asked)
+        assert "rename('lower(k)', 'CAST((amount + 1) AS STRING)')" in _asked(ckpt, lower, number), way
+        assert _asked(ckpt, lower, grouped(stream.where("amount > 0"), keys[0]).uid("u")) == "", way
+        column = grouped(stream.withColumn("key", F.lower("k")), "key").uid("u")
+        assert "rename('key', 'lower(k)')" in _asked(ckpt, column, lower), way
+    sets = (stream.rollup(key).agg(F.count("*").alias("n")).uid("u") for key in keys[:2])
+    assert re.search(r"rename\('(lower.k.)', '(upper.k.)'\)", _asked(ckpt, *sets))
+    times = (stream.withColumn("at", F.col("t") + F.expr("interval 1 hour")), stream)
+    hours = [df.groupBy(F.window(t, "1 hour")).agg(F.count("*")).uid("u") for df, t in zip(times, ("at", "t"))]
+    assert "rename('at', 't')" in _asked(ckpt, *hours)
+
+
+def test_a_key_that_groupby_computes_otherwise_is_asked_about_in_every_way_of_grouping(ckpt: Any, rows: Any) -> None:
+    stream = rows.stream(ckpt).withWatermark("t", "1 minute")
+    keys_asked_about(ckpt, stream)
+    ways = [f"SELECT {f}(k) AS key, count(*) AS n FROM keyed GROUP BY 1" for f in ("lower", "upper")]
+    stream.createOrReplaceTempView("keyed")
+    assert "rename('lower(k)', 'upper(k)')" in _asked(ckpt, *(ckpt.spark.sql(way).uid("u") for way in ways))
+
+
+def test_a_key_that_is_said_to_be_the_same_goes_on_and_another_begins_empty(
+    ckpt: Any, job: Any, rows: Any, tmp_path: Path
+) -> None:
+    def counted(of: Any, key: Any) -> Any:
+        return rows.stream(of).groupBy(key("k").alias("k")).agg(F.count("*").alias("n")).uid("u")
+
+    job.run(counted(ckpt, F.lower), "k")
+    with pytest.raises(TopologyError, match="was lower") as asked:
+        job.start(counted(ckpt, F.trim), "k")
+    rows.add(("a", None, 1, 1))
+    keep, begin = _lines(asked)
+    exec(keep, {"ckpt": ckpt})
+    job.run(counted(ckpt, F.trim), "k")
+    assert job.rows() == [("a", 2), ("b", 1)]
+    exec(begin, {"ckpt": (told := spark_ckpt.enable(ckpt.spark))})
+    elsewhere = Job(tmp_path / "elsewhere")
+    query = elsewhere.start(counted(told, F.trim), "k", checkpointLocation=f"{elsewhere.sink}-at", restore="1")
+    query.awaitTermination(240)
+    assert elsewhere.rows() == [("a", 1)]
+
+
 def test_state_moves_to_another_uid_under_another_key_and_stays_whole(
     ckpt: Any, job: Any, rows: Any, tmp_path: Path
 ) -> None:

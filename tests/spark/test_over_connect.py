@@ -14,6 +14,7 @@ SHORT = (
     "join, three by alias",
     "fails on nulls",
     "columns",
+    "keys that are computed otherwise",
 )
 """In the test command; columns have a static join, random chains other ones."""
 

@@ -17,7 +17,7 @@ from spark_ckpt.execution.java_classes import attribute_id, frame_of, seq_items
 from spark_ckpt.operators.aggregates import Split, split_aggregates
 from spark_ckpt.operators.groups import Grouped, InSessions, Windowed, kept, key_names
 from spark_ckpt.operators.handlers import refuse_pivoted_updates, sessions_of_sets_refused
-from spark_ckpt.operators.key_columns import check_key
+from spark_ckpt.operators.key_columns import check_key, key_text
 from spark_ckpt.operators.walks import own_names
 from spark_ckpt.operators.windows import the_session
 from spark_ckpt.plan.analysed._aggregate_calls import ClassicExpressions
@@ -103,7 +103,11 @@ def _grouped(of: Translation, node: JavaObject) -> _Grouped:
     starts = [f"{n}_start" if window is not None and i == place else n for i, n in enumerate(names)]
     renamed = _told_from_keys(split, dict(zip(taken, before, strict=True)), dict(zip(starts, grouping, strict=False)))
     keys, kinds = list(map(column_of, grouping)), list(map(type_of, grouping))
-    return _Grouped(node, keys, kinds, names, split, window, session, place, taken, of, renamed)
+    by_id = {attribute_id(a): a for a in before}
+    computed = [window.time if window and window.is_column(key) else key for key in grouping]
+    computed = [by_id.get(attribute_id(e), e) if kind_of(e) == "AttributeReference" else e for e in computed]
+    texts = ["" if session and at == place else key_text(text_of(e)) for at, e in enumerate(computed)]
+    return _Grouped(node, keys, kinds, names, texts, split, window, session, place, taken, of, renamed)
 
 
 def _is_of_sets(below: JavaObject) -> bool:

@@ -19,7 +19,7 @@ from spark_ckpt.execution.columns import quoted
 from spark_ckpt.operators.aggregates import Split, split_aggregates
 from spark_ckpt.operators.groups import Grouped, InSessions, Windowed, kept, key_names
 from spark_ckpt.operators.handlers import refuse_pivoted_updates, sessions_of_sets_refused
-from spark_ckpt.operators.key_columns import check_key
+from spark_ckpt.operators.key_columns import check_key, texts_in
 from spark_ckpt.operators.walks import Walked, python_step, renamed
 from spark_ckpt.operators.windows import the_session
 from spark_ckpt.plan.relations._aggregate_trees import ConnectExpressions
@@ -122,7 +122,24 @@ def _grouped(of: Translation, node: Relation, rows: Rows) -> _Grouped:
     split = split_aggregates(frame, ConnectExpressions(frame, keys, results), names, values)
     split = _of_sets(split, names) if sets else split
     columns, kinds = [column(bare(key._expr)) for key in keys], [f.dataType for f in shown]
-    return _Grouped(node, columns, kinds, names, split, window, session, place, rows.shown, of, rows, sets)
+    texts = _texts(of, rows, keys, window, None if session is None else place)
+    return _Grouped(node, columns, kinds, names, texts, split, window, session, place, rows.shown, of, rows, sets)
+
+
+def _texts(of: Translation, rows: Rows, keys: list[Any], window: CalledWindow | None, session: int | None) -> list[str]:
+    """What each key is computed by, a window that is called here by its time. Nothing is told of the session, number
+    ``session``, and of a window that is a column."""
+    found, computed = [""] * len(keys), dict[int, Column]()
+    for at, key in enumerate(keys):
+        place = place_of(of, rows, key._expr)
+        if place is not None and not (window is not None and window.place == place):
+            found[at] = rows.shown[place]
+        elif place is None and at != session:
+            is_call = is_window(bare(key._expr))
+            computed[at] = window.time if is_call and window is not None and window.time is not None else key
+    for at, text in zip(computed, texts_in(of.frame(rows.plan), list(computed.values())), strict=False):
+        found[at] = text
+    return found
 
 
 def _key_names(

@@ -12,6 +12,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 from spark_ckpt.config_values import (
+    ADDRESS,
     CLASS,
     DURATION,
     ENDS,
@@ -49,6 +50,7 @@ QUERY, SESSION, DEFAULT = "query", "session", "default"
 """Where a key was set."""
 
 NO_CLAIM, CLAIM = "no_claim", "claim"
+JSON = "json"
 EXACTLY_ONCE = "exactly_once"
 AT_LEAST_ONCE = "at_least_once"
 
@@ -276,6 +278,23 @@ class JobConfig:
     )
     trigger_poll_interval_ms: int = _key(
         "triggerPollInterval", DURATION, "500ms", "How often an idle source looks for requests and triggers."
+    )
+    metrics_port: str | None = _key(
+        "metrics.port",
+        ADDRESS,
+        None,
+        "Port at which the driver answers Prometheus at `/metrics`, at 127.0.0.1 only, while its queries run; or "
+        "`address:port`, which needs a token in the driver's environment, `SPARK_CKPT_UI_TOKEN`. 0: one that is free.",
+        "none",
+    )
+    otel: bool = _key(
+        "otel", FLAG, "false", "Give metrics and a trace a checkpoint to the driver's OpenTelemetry providers."
+    )
+    log_format: str = _key(
+        "log.format",
+        one_of("text", JSON),
+        "text",
+        "`json`: what the job's Python processes log is one JSON object a line, on standard error, from INFO on.",
     )
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Options of the object store, by name without ``storage.``. May hold secrets: never print it."""

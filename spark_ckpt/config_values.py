@@ -232,7 +232,17 @@ DURATION = Kind("duration", parse_duration_ms, lambda ms: f"{ms}ms")
 POSITIVE_DURATION = at_least(DURATION, 1)
 SIZE = at_least(Kind("size", parse_size_bytes, _size_text), 1)
 FLAG = Kind("true or false", _parse_flag, lambda flag: str(flag).lower())
+
+
+def _parse_address(text: str) -> str:
+    host, _, port = text.strip().rpartition(":")
+    if not port.isdigit() or int(port) > 65535 or any(c.isspace() or c == "/" for c in host):
+        raise ValueError("a port from 0 to 65535, or address:port")
+    return text.strip()
+
+
 TEXT = Kind("text", _parse_text)
+ADDRESS = Kind("port or address:port", _parse_address)
 PATH = Kind("path or URL", _parse_path)
 NAME = Kind("name", _parse_name)
 CLASS = _matching("module:Class", _HOOKS, "a class as module:Class")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
+from spark_ckpt.api._watching import Watch
 from spark_ckpt.api.query import CkptQuery
 from spark_ckpt.api.writers import (
     WHERE,
@@ -257,7 +258,16 @@ class CkptDataStreamWriter(Hinting):
             self._format = self._session.spark.conf.get("spark.sql.sources.default")
         self._given(outputMode, partitionBy, queryName, options)
         request = self._request(path)
-        return plan_restore(request) if dryRun else CkptQuery(start_query(request))
+        if dryRun:
+            return plan_restore(request)
+        watch = Watch(self._session.config(request.job_options))
+        try:
+            running = start_query(request)
+        except BaseException:
+            watch.abandon()
+            raise
+        watch.begin(running)
+        return CkptQuery(running)
 
     def _request(self, path: str | None) -> StartRequest:
         """All that was said, checked; ``path`` is the sink's option."""

@@ -49,6 +49,7 @@ from spark_ckpt.jobs.batch_reports import remember_run
 from spark_ckpt.jobs.delivering import Deliverer
 from spark_ckpt.jobs.ending import watch_end
 from spark_ckpt.jobs.heartbeat import FirstBeats
+from spark_ckpt.jobs.log_lines import log_as
 from spark_ckpt.jobs.spark_folder import SparkFolder, one_spelling
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, job_url, with_absolute_dir, with_job_storage
 from spark_ckpt.jobs.start import JobPlan, begin, checked_sinks, dry_run
@@ -222,6 +223,7 @@ def plan_restore(request: StartRequest, with_sinks: bool = True, samples: int = 
 def start_query(request: StartRequest) -> Running:
     """Start the streaming query of a translated DataFrame."""
     asked = _Asked.of(request)
+    log_as(asked.config, asked.job)
     bounded = "availableNow" in request.trigger
     plan = replace(asked.plan(request.df._arrow_schema()), bounded=bounded)
     _tell_uids(asked.job, asked.uids)
@@ -229,6 +231,7 @@ def start_query(request: StartRequest) -> Running:
     _make_way(asked.spark, request.query_name, asked.job)
     with FirstBeats() as beats:
         run = replace(begin(plan, beats.on_claim), ends=ends)
+        log_as(run.config, run.job, generation=run.generation)
         _tell_restored(run, plan.location)
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in asked.job)}_{run.generation}"
         df, operations = _rows(asked, request, run, plan.spark_folder(run.location), format_name)

@@ -22,6 +22,7 @@ from spark_ckpt.jobs._moved_sources import bring_source
 from spark_ckpt.jobs._savepoints import write_savepoint
 from spark_ckpt.jobs._start_facts import newest_generation
 from spark_ckpt.jobs.hooks import call_hook
+from spark_ckpt.jobs.log_lines import about_checkpoint
 from spark_ckpt.jobs.records import JobRecords, left_for_later, report
 from spark_ckpt.jobs.report import history_row, left_by, left_state, sizes_of
 from spark_ckpt.jobs.requests import Answer, answer_request
@@ -120,6 +121,7 @@ class JobIO:
     def _execute(self, step: st.Step) -> Any:
         """Do one step; what the protocol can go on without is told to it as an answer."""
         started = time.perf_counter()
+        about_checkpoint(getattr(getattr(step, "record", step), "checkpoint", None))
         try:
             return getattr(self, f"_{type(step).__name__}")(step)
         except (FencedError, ProtocolBugError):

@@ -14,6 +14,7 @@ from dataclasses import replace
 from spark_ckpt import clock
 from spark_ckpt.jobs._io import JobIO
 from spark_ckpt.jobs.batch_reports import with_reports_before
+from spark_ckpt.jobs.log_lines import log_as
 from spark_ckpt.jobs.records import left_for_later
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec
 from spark_ckpt.protocol import commit as protocol
@@ -52,6 +53,7 @@ class Committer:
     ) -> None:
         """One batch; ``written``: rows that each sink was given. Raises what the steps raise; the next call rebuilds
         everything from the records."""
+        log_as(self.run.config, self.run.job, generation=self.run.generation)
         if self._next not in (None, batch):
             self.io, self._view = self._fresh_io(), None
         # Forgotten first: if a step raises, the next call starts from the records.

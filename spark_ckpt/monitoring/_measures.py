@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from spark_ckpt.jobs.statistics import PHASES
@@ -65,14 +66,16 @@ ROWS_WRITTEN = Metric("spark_ckpt.sink.rows", COUNTER, "{row}", "Rows given to a
 SINK_BEHIND = Metric("spark_ckpt.sink.behind", GAUGE, "s", "Rows that came for so long may be missing.")
 SINK_EVENT_TIME = Metric("spark_ckpt.sink.event_time.delay", GAUGE, "s", "Now minus the watermark that a sink shows.")
 SINK_WAITING = Metric("spark_ckpt.sink.waiting", GAUGE, "{checkpoint}", "Complete checkpoints that a sink lacks.")
+BATCH = Metric("spark_ckpt.batch.time", GAUGE, "s", "Where the time of the newest batch went; of drivers only.")
 UNREADABLE = Metric("spark_ckpt.unreadable", GAUGE, "{record}", "Records of the job that cannot be read.")
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 _QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
 
 
-def measures(o: Overview) -> Iterator[Sample]:
-    """All that is known of one job; what is not is left out, not zero."""
+def measures(o: Overview, batch_s: Mapping[str, float] = MappingProxyType({})) -> Iterator[Sample]:
+    """All that is known of one job; what is not is left out, not zero. ``batch_s``: where the time of its newest batch
+    went, which its driver knows."""
     job, now_ms = {JOB: o.job}, o.facts.now_ms
     for state in State:
         yield Sample(JOB_STATE, {**job, "state": state.name.lower()}, float(o.state is state))
@@ -88,6 +91,8 @@ def measures(o: Overview) -> Iterator[Sample]:
     yield from _operators(o, job)
     yield from _sinks(o, job)
     yield from _rows(o, job)
+    for part, seconds in batch_s.items():
+        yield Sample(BATCH, {**job, "part": part}, seconds)
     yield Sample(UNREADABLE, job, len(o.facts.problems))
 
 

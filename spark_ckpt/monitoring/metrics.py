@@ -26,18 +26,22 @@ def prometheus_name(metric: Metric) -> str:
 
 def exposition(overviews: Iterable[Overview]) -> str:
     """One text of all ``overviews``; what is not known of a job is left out, not zero."""
+    return text_of(sample for overview in overviews for sample in measures(overview))
+
+
+def text_of(samples: Iterable[Sample]) -> str:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Overviews(list(overviews)))
+    registry.register(_Samples(list(samples)))
     return generate_latest(registry).decode()  # type: ignore[no-untyped-call]
 
 
-class _Overviews(Collector):
-    def __init__(self, overviews: list[Overview]) -> None:
-        self._overviews = overviews
+class _Samples(Collector):
+    def __init__(self, samples: list[Sample]) -> None:
+        self._samples = samples
 
     def collect(self) -> Iterator[Family]:
         found: dict[Metric, Family] = {}
-        for sample in (s for overview in self._overviews for s in measures(overview)):
+        for sample in self._samples:
             _add(found.setdefault(sample.metric, _family(sample.metric)), sample)
         yield from found.values()
 

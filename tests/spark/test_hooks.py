@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import sys
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,12 +15,20 @@ from typing import Any
 import pandas as pd
 import pytest
 from keeping_hooks import folder
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pyspark import cloudpickle
 from recording_hooks import told  # as the workers import it, by the path that conftest adds
 
 import spark_ckpt
+from spark_ckpt.api import _watching
 from spark_ckpt.errors import ConfigError
-from tests.spark.conftest import Input, Job, wait_until
+from spark_ckpt.monitoring.otel import Telemetry
+from tests.spark.conftest import Input, Job, named, wait_until
 from tests.spark.test_alignment import BOTH_ONCE, Crossing
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -133,3 +143,44 @@ def test_functions_hear_of_complete_checkpoints_in_every_task_of_every_operator(
     job.run(counts(), checkpointLocation=str(tmp_path / "elsewhere"))
     assert [Path(f).read_text().splitlines()[2:] for f in (first, second)] == [["2", "2"]] * 2
     assert job.rows() == [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
+
+
+def test_a_driver_tells_metrics_traces_and_a_line_a_checkpoint_while_its_query_runs(
+    ckpt: Any, new_input: Callable[[str, str], Input], job: Job, monkeypatch: Any, caplog: Any
+) -> None:
+    reader, exporter, tracers = InMemoryMetricReader(), InMemorySpanExporter(), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    meters = MeterProvider([reader])
+    telemetry = Telemetry(_watching._running.samples, meters.get_meter("t"), tracers.get_tracer("t"))
+    monkeypatch.setattr(_watching, "_telemetry", [telemetry])  # providers of a process are set once for all tests
+    caplog.set_level(logging.INFO, "spark_ckpt")
+    rows = new_input("in", "k STRING, v BIGINT")
+    rows.add(("a", 1), ("b", 2))
+    counts = named(rows.stream(ckpt, uid="in").groupBy("k").count(), "counts")
+    query = job.start(counts, "k", now=False, mode="update", metrics__port="0", otel="true", interval="1h")
+    port = next(iter(_watching._endpoints.values())).port
+    query.processAllAvailable()
+    spans = wait_until(exporter.get_finished_spans, query)
+
+    def told() -> dict[str, float]:
+        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60).read().decode()
+        samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
+        more = ("source", "part")
+        return {" ".join([s.name, *(s.labels[n] for n in more if n in s.labels)]): s.value for s in samples}
+
+    found = wait_until(lambda: (m := told()).get("spark_ckpt_checkpoint_duration_seconds_count") and m, query)
+    assert found["spark_ckpt_source_rows_total in"] == 2
+    assert found["spark_ckpt_state_keys"] == 2
+    assert found["spark_ckpt_sink_rows_total"] == 2
+    assert {n for n in found if n.startswith("spark_ckpt_batch_time_seconds")} == {
+        f"spark_ckpt_batch_time_seconds {part}" for part in ("source", "rows", "state", "sink", "spark")
+    }
+    root = next(s for s in spans if s.name == "checkpoint")
+    assert {"write", "commit_state", "commit_sinks"} <= {s.name for s in spans}
+    line = next(r for r in caplog.records if "checkpoint 1 took" in r.getMessage())
+    assert (line.job, line.checkpoint, line.trace_id) == ("job", 1, format(root.context.trace_id, "032x"))
+    query.stop()
+    wait_until(lambda: not _watching._endpoints)
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60)
+    meters.shutdown()

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 
 from spark_ckpt import clock
 from spark_ckpt.jobs.heartbeat import Heart
+from spark_ckpt.jobs.log_lines import log_as
 from spark_ckpt.jobs.records import JobRecords, left_for_later
 from spark_ckpt.jobs.spec import RunSpec, SourceSpec
 from spark_ckpt.protocol import events as ev
@@ -139,6 +140,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _coordinator(self) -> TriggerCoordinator:
         if self._triggers is None:
             end_in_order()
+            log_as(self.run.config, self.run.job, generation=self.run.generation)
             self._triggers = TriggerCoordinator(self.run, self.source, clock.now_ms())
             self._say_that_it_lives(self._triggers.records)
         return self._triggers

@@ -13,7 +13,8 @@ from spark_ckpt.protocol.records import FAMILY_OF, SINK, Edge
 
 @dataclass(frozen=True)
 class Box:
-    """``kind``: source, segment, operator or sink. ``place``: from the top of its ``column``, both from 0."""
+    """``kind``: source, segment, operator or sink; or way, which has no name and keeps place for a line that goes by.
+    ``place``: from the top of its ``column``, both from 0."""
 
     kind: str
     name: str
@@ -42,6 +43,10 @@ class Layout:
     def in_column(self, column: int) -> int:
         return sum(box.column == column for box in self.boxes.values())
 
+    def is_narrow(self, column: int) -> bool:
+        """Whether it has nothing but segments, and lines that go by."""
+        return all(box.kind in ("segment", "way") for box in self.boxes.values() if box.column == column)
+
 
 def layout_of(overview: Overview) -> Layout:
     """Empty for a job that never started. Without lines where an older release recorded none."""
@@ -59,13 +64,24 @@ def layout(kinds: Mapping[str, tuple[str, str]], edges: Iterable[Edge], figures:
     kinds = {**{key: ("segment", name) for key, name in segments.items()}, **kinds}
     lines = tuple(line for line in lines if line[0] in kinds and line[1] in kinds)
     columns = _columns(kinds, lines)
+    ways = [_way(line, columns) for line in lines]
+    columns |= {key: columns[way[0]] + n for way in ways for n, key in enumerate(way)}
+    kinds = {**dict.fromkeys(columns, ("way", "")), **kinds}
+    said, lines = _words(kinds, lines), tuple(pair for way in ways for pair in pairwise(way))
     order = _order(columns, lines)
     boxes = {
         key: Box(kinds[key][0], kinds[key][1], figures.get(key, ""), columns[key], place)
         for keys in order
         for place, key in enumerate(keys)
     }
-    return Layout(boxes, lines, _words(boxes, lines))
+    return Layout(boxes, lines, said)
+
+
+def _way(line: tuple[str, str], columns: Mapping[str, int]) -> list[str]:
+    """The line with a place of its own in each column that it goes by."""
+    start, end = line
+    between = range(columns[start] + 1, columns[end])
+    return [start, *(f"way:{start}:{end}:{column}" for column in between), end]
 
 
 def kinds_of(sources: Iterable[str], operators: Iterable[str], sinks: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -127,7 +143,7 @@ def _figures(overview: Overview) -> dict[str, str]:
     return found | {SINK + sink: f"{age_text(ms)} behind" for sink, ms in behind.items()}
 
 
-def _words(boxes: Mapping[str, Box], lines: Iterable[tuple[str, str]]) -> str:
-    said = [f"{boxes[start].name} to {boxes[end].name}" for start, end in lines]
-    names = [f"{box.kind} {box.name}" for box in boxes.values()]
+def _words(kinds: Mapping[str, tuple[str, str]], lines: Iterable[tuple[str, str]]) -> str:
+    said = [f"{kinds[start][1]} to {kinds[end][1]}" for start, end in lines]
+    names = [f"{kind} {name}" for kind, name in kinds.values() if kind != "way"]
     return f"Rows flow from {'; '.join(said)}" if said else f"{'; '.join(names)}; how rows flow was not recorded"

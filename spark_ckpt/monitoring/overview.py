@@ -70,12 +70,15 @@ class OperatorView:
 @dataclass(frozen=True)
 class SourceView:
     """One source. ``reads``: what, without secrets; ``offset``: where it stood at the newest checkpoint.
-    ``rows_per_s``: read in the last minute; None if no driver runs the job, or batches do not tell when they were."""
+    ``rows_per_s``: read in the last minute; None if no driver runs the job, or batches do not tell when they were.
+    ``behind``: what it had not read yet at the newest batch, in what it counts (rows, or files); None: it does not
+    tell."""
 
     uid: str
     reads: str
     offset: object
     rows_per_s: float | None = None
+    behind: int | None = None
 
 
 @dataclass(frozen=True)
@@ -310,7 +313,8 @@ def rows_per_s(facts: Facts) -> dict[str, float]:
 def _sources(facts: Facts, newest: CompletionRecord | None, start: GenerationRecord | None) -> tuple[SourceView, ...]:
     if start is None:
         return ()
-    rates = rows_per_s(facts)
+    rates, batch = rows_per_s(facts), max(facts.batches, key=lambda b: b.batch, default=None)
+    behind = {} if batch is None else batch.figures.behind
     offsets = {} if newest is None else newest.sources
     topology = start.topology
     return tuple(
@@ -319,6 +323,7 @@ def _sources(facts: Facts, newest: CompletionRecord | None, start: GenerationRec
             topology.reads.get(uid, ""),
             offsets.get(uid, {}).get("inner"),
             rates.get(uid, 0.0) if rates else None,
+            behind.get(uid),
         )
         for uid in topology.sources
     )

@@ -13,8 +13,9 @@ from spark_ckpt.monitoring.words import age_text
 
 _LANE, _GAP, _HEAD = 22, 6, 26
 _TICKS = 5
-_COLUMN, _BOX, _ROW, _EDGE = 214, 170, 60, 4
-_NAME_LENGTH = 24
+_BOX, _NARROW, _BETWEEN, _ROW, _EDGE = 176, 112, 26, 58, 4
+_LETTER = 8
+"""No letter of a name is wider, on the average."""
 
 _SPARK = Markup(
     '<svg class="spark" role="img" viewBox="0 0 {w} {h}" width="{w}" height="{h}" aria-label="{label}">'
@@ -36,10 +37,8 @@ _PHASE = Markup(
 _GRAPH = Markup(
     '<svg class="graph" role="img" viewBox="0 0 {w} {h}" width="{w}" height="{h}" aria-label="{label}">{parts}</svg>'
 )
-_FLOW = Markup(
-    '<path class="flow" d="M{x0:.0f} {y0:.1f} C{m:.0f} {y0:.1f} {m:.0f} {y1:.1f} {x1:.0f} {y1:.1f}"/>'
-    '<path class="tip" d="M{tip:.0f} {y1:.1f} l-7 -4 v8 z"/>'
-)
+_FLOW = Markup('<path class="flow" d="M{x} {y0:.1f} H{x0} C{m:.0f} {y0:.1f} {m:.0f} {y1:.1f} {x1} {y1:.1f}"/>')
+_TIP = Markup('<path class="tip" d="M{x} {y:.1f} l-7 -4 v8 z"/>')
 _NODE = Markup(
     '<g class="{kind}"><title>{kind} {name} {figures}</title><rect x="{x:.0f}" y="{top:.1f}" width="{w}" height="46" '
     'rx="6"/><text x="{mid:.0f}" y="{base:.1f}" text-anchor="middle">{short}</text>'
@@ -108,27 +107,40 @@ def drawn(plan: Layout) -> Markup:
     """See :func:`graph`; empty for no boxes."""
     if not plan.boxes:
         return Markup("")
-    parts = [_line(plan, line) for line in plan.lines] + [_node(plan, box) for box in plan.boxes.values()]
-    width, height = _COLUMN * plan.columns - _COLUMN + _BOX + 2 * _EDGE, _ROW * plan.rows
-    return _GRAPH.format(w=width, h=height, label=plan.words, parts=Markup("").join(parts))
+    parts = [_line(plan, *line) for line in plan.lines]
+    parts += [_node(plan, box) for box in plan.boxes.values() if box.kind != "way"]
+    width = _left(plan, plan.columns) - _BETWEEN + _EDGE
+    return _GRAPH.format(w=width, h=_ROW * plan.rows, label=plan.words, parts=Markup("").join(parts))
 
 
-def _at(plan: Layout, box: Box) -> tuple[float, float]:
-    """The left edge and the middle of its height."""
-    return _EDGE + _COLUMN * box.column, _ROW * plan.rows * (box.place + 0.5) / plan.in_column(box.column)
+def _width(plan: Layout, column: int) -> int:
+    return _NARROW if plan.is_narrow(column) else _BOX
 
 
-def _line(plan: Layout, line: tuple[str, str]) -> Markup:
-    (x0, y0), (x1, y1) = (_at(plan, plan.boxes[key]) for key in line)
-    middle = (x0 + _BOX + x1) / 2
-    return _FLOW.format(x0=x0 + _BOX, y0=y0, x1=x1 - 6, y1=y1, m=middle, tip=x1)
+def _left(plan: Layout, column: int) -> int:
+    return _EDGE + sum(_width(plan, before) + _BETWEEN for before in range(column))
+
+
+def _middle(plan: Layout, box: Box) -> float:
+    return _ROW * plan.rows * (box.place + 0.5) / plan.in_column(box.column)
+
+
+def _line(plan: Layout, start: str, end: str) -> Markup:
+    a, b = plan.boxes[start], plan.boxes[end]
+    x0, y0, x1, y1 = _left(plan, a.column), _middle(plan, a), _left(plan, b.column), _middle(plan, b)
+    leaves = x0 + _width(plan, a.column)
+    begins = x0 if a.kind == "way" else leaves  # through its place it goes straight
+    tip = _TIP.format(x=x1, y=y1) if b.kind != "way" else Markup("")
+    ends = x1 - 6 if tip else x1
+    return _FLOW.format(x=begins, x0=leaves, y0=y0, x1=ends, y1=y1, m=(leaves + ends) / 2) + tip
 
 
 def _node(plan: Layout, box: Box) -> Markup:
-    x, y = _at(plan, box)
-    short = box.name if len(box.name) <= _NAME_LENGTH else f"{box.name[: _NAME_LENGTH - 1]}…"
+    x, y, width = _left(plan, box.column), _middle(plan, box), _width(plan, box.column)
+    fits = width // _LETTER
+    short = box.name if len(box.name) <= fits else f"{box.name[: fits - 1]}…"
     base = y + 4 if not box.figures else y - 4
     return _NODE.format(
-        kind=box.kind, name=box.name, figures=box.figures, x=x, top=y - 23, w=_BOX, mid=x + _BOX / 2, base=base,
+        kind=box.kind, name=box.name, figures=box.figures, x=x, top=y - 23, w=width, mid=x + width / 2, base=base,
         below=y + 13, short=short,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -24,8 +25,9 @@ _BAD = (State.FAILED, State.CRASHED, State.STUCK, State.ROLLING_BACK)
 
 def jobs_page(dir: str, overviews: Sequence[Overview]) -> str:
     bad = sum(o.state in _BAD for o in overviews)
+    states = Counter(o.state.value for o in overviews)
     now_ms = max((o.facts.now_ms for o in overviews), default=0)
-    return render("jobs.html", dir=dir, jobs=overviews, bad=bad, now_ms=now_ms)
+    return render("jobs.html", dir=dir, jobs=overviews, bad=bad, states=states, now_ms=now_ms)
 
 
 def job_page(overview: Overview | None) -> str | None:

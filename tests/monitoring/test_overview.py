@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from spark_ckpt.monitoring.overview import State, overview_of
+from spark_ckpt.monitoring.overview import State, overview_of, rows_per_s
 from spark_ckpt.monitoring.words import age_text, sparkline
 from spark_ckpt.protocol.events import OperatorAck, SourceAck, TimeSeen
-from spark_ckpt.protocol.records import BatchRecord, EndedRecord, PausedRecord
+from spark_ckpt.protocol.records import BatchRecord, EndedRecord, Figures, PausedRecord
 from tests.monitoring.facts_harness import MINUTE, NOW_MS, SECOND, complete, facts, heartbeat, row, start, trigger
 
 PAUSED = PausedRecord(NOW_MS - MINUTE, "the warehouse moves")
@@ -100,3 +102,26 @@ def test_ages_and_bars_are_read_at_a_glance():
     assert sparkline([]) == ""
     assert sparkline([0, 0]) == "▁▁"
     assert sparkline([1, 2, 8]) == "▂▃█"
+
+
+def test_rows_a_second_are_those_of_the_last_minute_or_since_the_oldest_batch_that_is_known():
+    at = {1: NOW_MS - 2 * MINUTE, 2: NOW_MS - 30 * SECOND, 3: NOW_MS - 10 * SECOND}
+    rows = {1: {"in": 10_000}, 2: {"in": 400}, 3: {"in": 200}}
+    assert rows_per_s(facts(batches=(BatchRecord(1, 3, 1, rows=rows, at=at),))) == {"in": 10.0}
+    younger = BatchRecord(1, 3, 1, rows=rows, at={2: at[2], 3: at[3]})
+    assert rows_per_s(facts(batches=(younger,))) == {"in": 200 / 30}, "when those of batch 2 were read is not known"
+    assert rows_per_s(facts(batches=(BatchRecord(1, 3, 1, rows=rows),))) == {}
+    assert rows_per_s(facts(batches=(younger,), heard=None)) == {}
+
+
+def test_sources_tell_their_rate_and_what_they_have_not_read():
+    batch = BatchRecord(1, 3, 1, at={3: NOW_MS - MINUTE}, figures=Figures(behind={"in": 7}))
+    (source,) = overview_of(facts(batches=(batch,))).sources
+    assert (source.rows_per_s, source.behind) == (None, 7)
+
+
+def test_operators_tell_how_long_their_slowest_subtask_aligned():
+    parts = {"totals": {"0": {"alignment_ms": 5}, "1": {"alignment_ms": 90}, "2": {}}}
+    done = replace(complete(3, 5 * SECOND), tables={"totals": None})
+    seen = overview_of(facts(completions=(done,), history=(row(3, phases={"operators": parts}),)))
+    assert [o.alignment_ms for o in seen.operators] == [90]

@@ -137,7 +137,7 @@ def _line(plan: Layout, start: str, end: str) -> Markup:
 
 def _node(plan: Layout, box: Box) -> Markup:
     x, y, width = _left(plan, box.column), _middle(plan, box), _width(plan, box.column)
-    fits = width // _LETTER
+    fits = width // (_LETTER - 1 if box.kind == "segment" else _LETTER)
     short = box.name if len(box.name) <= fits else f"{box.name[: fits - 1]}…"
     base = y + 4 if not box.figures else y - 4
     return _NODE.format(

@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spark_ckpt.testing.simulation._disk import SCHEME, Disk
+from spark_ckpt.testing.simulation.disk import SCHEME, Disk
 from spark_ckpt.types import Committable
 
 Row = tuple[int, int, int]

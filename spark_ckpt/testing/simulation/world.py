@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from spark_ckpt.errors import CkptError, CorruptStorageError, ProtocolBugError
-from spark_ckpt.testing.simulation._disk import Disk
 from spark_ckpt.testing.simulation._tears import torn
+from spark_ckpt.testing.simulation.disk import Disk
 from spark_ckpt.testing.simulation.durable import JOBS, READ_ONLY, Location, SimulationError, ToySink, Visible
 from spark_ckpt.testing.simulation.processes import Crash, Process
 

@@ -14,7 +14,7 @@ from typing import Any
 from spark_ckpt.protocol import codec
 from spark_ckpt.storage import filesystem, record_store
 from spark_ckpt.storage.filesystem import Folder
-from spark_ckpt.testing.simulation._disk import SCHEME, Disk, SimulatedFiles
+from spark_ckpt.testing.simulation.disk import SCHEME, Disk, SimulatedFiles
 
 
 @contextlib.contextmanager

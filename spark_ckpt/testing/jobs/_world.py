@@ -1,0 +1,101 @@
+"""What a job under test finds around it: a disk in memory, a clock, and steps at which its processes may die."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from spark_ckpt.runtime.operator import spec as operator_spec
+from spark_ckpt.runtime.source import reader as source_reader
+from spark_ckpt.storage.run_cache import RunCache
+from spark_ckpt.testing.simulation.disk import Disk
+from spark_ckpt.testing.simulation.processes import Crash
+from spark_ckpt.testing.simulation.short_ways import replaced
+from spark_ckpt.testing.simulation.surroundings import surrounded_by
+
+START_MS = 1_700_000_000_000
+"""When time begins: November 14, 2023."""
+
+
+class World:
+    """Everything that outlives the job's processes, and where they die.
+
+    ``kill_at``: the number of the step to die at, of those that this start comes to, or a part of the step's name.
+    """
+
+    def __init__(self) -> None:
+        self.disk = Disk()
+        self.now_ms = START_MS
+        self.kill_at: int | str | None = None
+        self.steps: list[str] = []
+        """Of this start."""
+        self.killed: str = ""
+        """The step at which the last start died; empty: it did not."""
+        self._ids = 0
+
+    def reached(self, place: str) -> None:
+        """The job's code, or the loop around it, comes to a step: the job may die there."""
+        number = len(self.steps)
+        self.steps.append(place)
+        at = self.kill_at
+        if at is None or (number != at if isinstance(at, int) else at not in place):
+            return
+        self.kill_at, self.killed = None, place
+        raise Crash
+
+    def starts(self, kill_at: int | str | None) -> None:
+        """New processes: nothing is left of what the ones before had in memory."""
+        self.kill_at, self.steps, self.killed = kill_at, [], ""
+        operator_spec._caches.clear()
+
+    def before(self, path: str, data: bytes | None) -> None:
+        self.reached(f"before {'writing' if data is not None else 'removing'} {_shown(path)}")
+
+    def after(self, path: str, data: bytes | None) -> None:
+        self.reached(f"after {'writing' if data is not None else 'removing'} {_shown(path)}")
+
+    def unique(self) -> int:
+        self._ids += 1
+        return self._ids
+
+
+def _shown(path: str) -> str:
+    return path.partition("/")[2].partition("/")[2]
+
+
+class _RunsInMemory(RunCache):
+    """State files as one process has read them."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._kept: dict[str, Any] = {}
+
+    def _mapped(self, name: str, least_rows: int) -> Any:
+        return self._kept.get(name)
+
+    def _store(self, name: str, batch: Any) -> None:
+        self._kept[name] = batch
+
+    def _tidy(self, now_s: float) -> None:
+        """It goes with the process."""
+
+
+@contextlib.contextmanager
+def living_in(world: World) -> Iterator[None]:
+    """Within, the code of this process lives in ``world``. Not for several threads."""
+    known = dict(operator_spec._caches)
+    with (
+        surrounded_by(world),
+        replaced(operator_spec, "RunCache", _RunsInMemory),
+        replaced(source_reader, "end_in_order", lambda: None),
+        replaced(source_reader, "stopping", lambda: None),
+    ):
+        try:
+            yield
+        finally:
+            operator_spec._caches.clear()
+            operator_spec._caches.update(known)
+
+
+__all__ = ["START_MS", "Crash", "World", "living_in"]

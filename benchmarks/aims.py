@@ -222,6 +222,15 @@ AIMS: tuple[Aim, ...] = (
         at_most=True,
     ),
     Aim("a restore without changes", "fields that changed, 10 M keys, to the first batch", 1.2, _fields, at_most=True),
+    *(
+        Aim(
+            "everything off",
+            f"metrics, traces, JSON log and page on, {size} batches, rows/s",
+            0.99,
+            speed("operated", f"on, {size} batches", f"off, {size} batches"),
+        )
+        for size in ("large", "small")
+    ),
     Aim(_JVM, "1 K-row batches, batch time", 1.1, batch_time("small", "ours", "jvm"), at_most=True),
     Aim(_PANDAS, "1 K-row batches, batch time", 1.1, batch_time("small", "ours", "pandas"), at_most=True),
     Aim("1 M keys stored", "most keys stored, 100 K touched, batch time", 1.2, growth, at_most=True),

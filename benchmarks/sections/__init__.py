@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.sections import clustered, curves, keyed, latency, others, queries, savepoints, small, state, stateless
+from benchmarks.sections import (
+    clustered,
+    curves,
+    keyed,
+    latency,
+    operated,
+    others,
+    queries,
+    savepoints,
+    small,
+    state,
+    stateless,
+)
 from benchmarks.workers.queries import GROUPS
 
 Section = Callable[[bool], dict[str, Any]]
@@ -23,6 +35,7 @@ SECTIONS: dict[str, Section] = {
     "processors": keyed.processors,
     "stateless": stateless.stateless,
     "small": small.small,
+    "operated": operated.operated,
     "skew": keyed.skew,
     "state": state.state,
     "snapshot": state.snapshot,

@@ -44,6 +44,10 @@ def start(
         "spark.ckpt.cache.dir": f"{folder}/cache-{attempt}",
         **conf,
     }
+    if conf.get("spark.ckpt.otel") == "true":
+        from benchmarks.workers.telemetry import set_up
+
+        set_up()
     configure(spark, settings)
     options = {"load": json.dumps(load.to_json())}
     stream = spark_ckpt.enable(spark).readStream.format(LoadSource).options(**options).load()

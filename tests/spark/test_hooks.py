@@ -176,7 +176,7 @@ def test_a_driver_tells_metrics_traces_and_a_line_a_checkpoint_while_its_query_r
         f"spark_ckpt_batch_time_seconds {part}" for part in ("source", "rows", "state", "sink", "spark")
     }
     root = next(s for s in spans if s.name == "checkpoint")
-    assert {"write", "commit_state", "commit_sinks"} <= {s.name for s in spans}
+    assert {s.parent.span_id for s in spans if s is not root} == {root.context.span_id}  # of less than 1 ms is no bar
     line = next(r for r in caplog.records if "checkpoint 1 took" in r.getMessage())
     assert (line.job, line.checkpoint, line.trace_id) == ("job", 1, format(root.context.trace_id, "032x"))
     query.stop()

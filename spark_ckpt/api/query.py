@@ -18,6 +18,7 @@ from spark_ckpt.jobs.ending import note_end
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.pausing import note_pause, pause_stands
 from spark_ckpt.jobs.requests import ask
+from spark_ckpt.jobs.visible import await_visible, check_targets, topology_of
 from spark_ckpt.monitoring.live import watch
 from spark_ckpt.protocol.records import CHECKPOINT, FINAL, SAVEPOINT
 
@@ -40,6 +41,7 @@ class CkptQuery:
         self._sinks = running.sinks
         self._deliverer = running.deliverer
         self._finds_within_s = running.finds_within_s
+        self._open_reader = running.open_reader
         self._counted: dict[tuple[int, str], Any] = {}
 
     if not TYPE_CHECKING:  # a type checker and an editor are to know the methods that there are
@@ -220,6 +222,41 @@ class CkptQuery:
             query.savepoint("s3://lake/savepoints/before-v2")
         """
         return self._ask(SAVEPOINT, path, False, timeout_s)
+
+    def await_visible(self, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:
+        """Wait until every sink shows all rows that the sources have now; returns the id of the checkpoint it is in.
+
+        Unlike :meth:`processAllAvailable` it returns though new rows never stop. A database table counts up to what is
+        settled (``settleDelay``). Raises ``ConfigError`` for sources whose offsets cannot be compared, those that Spark
+        reads among them; ``CheckpointFailedError`` after ``timeout_s`` seconds, or if checkpoints fail; and
+        ``InvalidInputError`` if the query does not run, or is paused::
+
+            produce(orders)
+            query.await_visible(60)
+            assert warehouse.count() == expected
+        """
+        self._require_running("only a query that runs shows what its sources have now")
+        records, job, open_reader = self.job.records, self._run.job, self._open_reader
+        deadline = time.monotonic() + timeout_s
+        topology = topology_of(records, job)
+        check_targets(topology, dict.fromkeys(topology.sources))
+        if not records.completions():
+            self.checkpoint(timeout_s)  # which tells where sources began that begin with what comes now
+        at = records.completions()[-1].sources
+        readers = {uid: open_reader(uid) for uid in topology.sources}
+        try:
+            # A source that took no part in the checkpoint begins where its options say.
+            asks = {uid: r.there_now(at.get(uid, {}).get("inner") or r.initial()) for uid, r in readers.items()}
+
+            def targets() -> dict[str, Any] | None:
+                found = {uid: ask() for uid, ask in asks.items()}
+                return None if None in found.values() else found
+
+            left_s = max(deadline - time.monotonic(), 0.0)
+            return await_visible(records, job, targets, self.checkpoint, left_s)
+        finally:
+            for reader in readers.values():
+                reader.stop()
 
     def pause(self, reason: str, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:
         """Let the sources stand still behind a checkpoint, until :meth:`resume`; returns its id once sinks show it.

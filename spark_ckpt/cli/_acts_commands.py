@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ Detach = Annotated[bool, typer.Option("--detach", help="Do not wait: print an id
 def add_to(app: typer.Typer) -> None:
     for command in (checkpoint, savepoint, stop, pause, resume, requested):
         app.command()(command)
+    app.command("await")(await_)
 
 
 def checkpoint(
@@ -122,6 +124,29 @@ def resume(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False
         was = open_job(dir, job, storage).resume()
     text = f"{job} was not paused" if was is None else f"{job} is resumed; it was paused: {was.reason}"
     _tell(as_json, text, resumed=was is not None, reason=was and was.reason)
+
+
+def await_(
+    dir: Dir,
+    job: Name,
+    offsets: Annotated[
+        str,
+        typer.Option("--offsets", metavar="JSON", help="Uid to offset, as in `spark-ckpt status --json`."),
+    ],
+    timeout: Timeout = 600.0,
+    storage: Storage = None,
+    as_json: AsJson = False,
+) -> None:
+    """Wait until every sink shows all that sources had in front of these offsets. Exit code 1 if time runs out."""
+    try:
+        wanted = json.loads(offsets)
+    except ValueError:
+        wanted = None
+    if not isinstance(wanted, dict):
+        raise typer.BadParameter('expected a JSON object such as {"orders": {"version": 12, "index": 0}}')
+    with errors():
+        done = open_job(dir, job, storage).await_visible(wanted, timeout, say)
+    _tell(as_json, f"every sink shows it, with checkpoint {done}", checkpoint=done)
 
 
 def requested(

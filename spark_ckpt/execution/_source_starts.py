@@ -62,14 +62,19 @@ def find_offset(sources: dict[SourceNode, str], config: JobConfig, job: str, uid
     return _with_reader(sources, config, job, uid, lambda reader: reader.starting_from(asked))
 
 
+def open_reader(sources: dict[SourceNode, str], config: JobConfig, job: str, uid: str) -> InnerReader:
+    """A reader of source ``uid`` beside that of the query, to ask it for offsets."""
+    node = next(node for node, name in sources.items() if name == uid)
+    folder = JobPaths(job_url(config, job)).source(uid)
+    opened = open_source(node.inner, node.options, node.schema, folder, config.storage_options())
+    return opened.reader(node.schema or opened.schema())
+
+
 def _with_reader(
     sources: dict[SourceNode, str], config: JobConfig, job: str, uid: str, ask: Callable[[InnerReader], Any]
 ) -> Any:
     """What a reader of source ``uid`` that is made for this says."""
-    node = next(node for node, name in sources.items() if name == uid)
-    folder = JobPaths(job_url(config, job)).source(uid)
-    opened = open_source(node.inner, node.options, node.schema, folder, config.storage_options())
-    reader = opened.reader(node.schema or opened.schema())
+    reader = open_reader(sources, config, job, uid)
     try:
         return ask(reader)
     finally:

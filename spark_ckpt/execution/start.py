@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.execution._memory_table import make_table, with_folder
-from spark_ckpt.execution._source_starts import check_starting_from, find_ends, find_offset
+from spark_ckpt.execution._source_starts import check_starting_from, find_ends, find_offset, open_reader
 from spark_ckpt.execution._spark_location import (
     as_spark_writes,
     event_time_rule,
@@ -60,7 +60,7 @@ from spark_ckpt.protocol.restore_plan import RestorePlan
 from spark_ckpt.protocol.rewriting import with_rewrites
 from spark_ckpt.runtime.datasource import sink_class_of
 from spark_ckpt.runtime.operations import Operation
-from spark_ckpt.sources.base import finds_within_s
+from spark_ckpt.sources.base import InnerReader, finds_within_s
 from spark_ckpt.state.lsm.written_rows import WrittenRows
 
 _log = logging.getLogger("spark_ckpt")
@@ -87,6 +87,8 @@ class Running:
     run: RunSpec
     sinks: tuple[SinkSpec, ...]
     deliverer: Deliverer | None
+    open_reader: Callable[[str], InnerReader]
+    """A reader of the source of this uid, beside the query's."""
     finds_within_s: float = 0.0
     """What is there now is found by all sources after so long at most."""
 
@@ -253,7 +255,8 @@ def start_query(request: StartRequest) -> Running:
     watch_end(query, run, lambda: error_of(query, deliverer))
     make_table(asked.spark, name, asked.sinks[0], request.df.schema)
     within_s = max((finds_within_s(source.inner, source.options) for source in asked.sources), default=0.0)
-    return Running(query, run, asked.sinks, deliverer, within_s)
+    reader = partial(open_reader, asked.sources, asked.config, asked.job)
+    return Running(query, run, asked.sinks, deliverer, reader, within_s)
 
 
 def _rows(

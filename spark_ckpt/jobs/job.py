@@ -28,6 +28,7 @@ from spark_ckpt.jobs.sink_records import by_sink, find_sinks, recorded_ids
 from spark_ckpt.jobs.spec import SinkSpec, job_url, sink_place, with_job_storage
 from spark_ckpt.jobs.state import State
 from spark_ckpt.jobs.statistics import tell
+from spark_ckpt.jobs.visible import await_visible, check_targets, topology_of
 from spark_ckpt.protocol.abandon import decide_abandon
 from spark_ckpt.protocol.life import identity
 from spark_ckpt.protocol.records import (
@@ -288,6 +289,28 @@ class Job(Hinting):
             return None
         with pause_stands(self.name):
             return self._ask(None, False, timeout_s, progress, kind=CHECKPOINT)
+
+    def await_visible(
+        self,
+        offsets: Mapping[str, Any],
+        timeout_s: float = 600.0,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> int:
+        """Wait until every sink shows all that sources had in front of ``offsets``, by uid; returns the checkpoint.
+
+        Offsets are as :meth:`spark_ckpt.Savepoint.describe` and ``spark-ckpt status`` show them. The job is asked for
+        checkpoints meanwhile. Raises ``ConfigError`` for sources whose offsets cannot be compared (those of Kafka,
+        Delta, files, databases and ``rate`` can), ``CheckpointFailedError`` after ``timeout_s`` seconds, and
+        ``InvalidInputError`` if nobody runs the job, or it is paused. ``progress`` is as with :meth:`savepoint`::
+
+            job.await_visible({"orders": {"offsets": {"orders": {"0": 1200, "1": 1180}}}})
+        """
+        check_targets(topology_of(self.records, self.name), offsets)
+
+        def checkpoint(left_s: float) -> int:
+            return self.checkpoint(left_s, progress)
+
+        return await_visible(self.records, self.name, lambda: offsets, checkpoint, timeout_s)
 
     def paused(self) -> PausedRecord | None:
         """Since when the job is paused (``time_ms``), and why (``reason``); None if it is not."""

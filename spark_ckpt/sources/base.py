@@ -247,6 +247,19 @@ class InnerReader:
         recorded = getattr(self._user_reader, "recorded", None)
         return _offset(recorded(offset), "recorded") if callable(recorded) else offset
 
+    def there_now(self, start: Offset) -> Callable[[], Offset | None]:
+        """Where the source, which read up to ``start``, is when it has read all that is there now: a function that says
+        so, or None for as long as that is not known. By a reader for nothing else, which changes nothing.
+
+        Optional ``there_now()`` of the user's reader; :meth:`latest` otherwise.
+        """
+        own = getattr(self._user_reader, "there_now", None)
+        if callable(own):
+            found: Callable[[], Offset | None] = own()
+            return found
+        end = self.latest(start, True)
+        return lambda: end
+
     def injected(self) -> int:
         """Driver: the newest checkpoint whose barrier all other sources of the query have sent.
 

@@ -278,6 +278,21 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             pass  # it vanished just now: the check below says so
         self._folder.check(entry)
 
+    def there_now(self) -> Callable[[], dict[str, Any] | None]:
+        """Behind the files that are listed now, once the job's own reader, which alone writes the log, has logged them.
+        Those that are removed before count for nothing."""
+        known = self._source.log()
+        new = {f.path for f in self._young(self._folder.files(), known) if known.find(f.path) is None}
+
+        def behind() -> dict[str, Any] | None:
+            log = self._source.log()
+            missing = {path for path in new if log.find(path) is None}
+            if missing and missing & {f.path for f in self._folder.files()}:
+                return None
+            return Position(len(log)).offset()
+
+        return behind
+
     def savepoint_files(self, offset: dict[str, Any]) -> list[str]:
         at = Position.of(offset)
         log, count = self._known(), at.file + (1 if at.row else 0)

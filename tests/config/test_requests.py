@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from spark_ckpt.cli import app
 from spark_ckpt.config import JobConfig
-from spark_ckpt.errors import CheckpointFailedError, InvalidInputError
+from spark_ckpt.errors import CheckpointFailedError, ConfigError, InvalidInputError
 from spark_ckpt.execution.build import reads_of
 from spark_ckpt.execution.lineage import SPARK_STREAMS
 from spark_ckpt.jobs._unheard import Unheard
@@ -34,7 +35,14 @@ from spark_ckpt.jobs.requests import (
     read_answer,
     withdraw_request,
 )
-from spark_ckpt.protocol.records import AbortedRecord, CommittedRecord, GenerationRecord, Topology, TriggerRecord
+from spark_ckpt.protocol.records import (
+    AbortedRecord,
+    CommittedRecord,
+    CompletionRecord,
+    GenerationRecord,
+    Topology,
+    TriggerRecord,
+)
 from spark_ckpt.storage.job_paths import PAUSED_RECORD, id_name
 
 
@@ -390,3 +398,78 @@ def test_a_request_that_is_taken_up_while_somebody_looks_is_known(job: Job, monk
     assert str(RequestWatch(job.records, request).look()) == "open"
     monkeypatch.undo()
     assert str(RequestWatch(job.records, request).look()) == "open, checkpoint 1"
+
+
+# --- what is visible ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Job:
+    """A job that reads files, and whose checkpoint 1 is behind the third."""
+    made = Job(JobConfig(dir=str(tmp_path)), "job")
+    topology = Topology(1, 1, ("in", "mine"), {}, (), reads={"in": "files path=/d", "mine": "Mine"})
+    made.records.create_generation(GenerationRecord(1, 1, "", None, 0, topology))
+    Heart(made.records, 1).beat()
+    shown(made, 1, 3)
+    return made
+
+
+def shown(job: Job, k: int, files: int, is_committed: bool = True) -> None:
+    at = {"in": {"inner": {"file": files}}}
+    record = CompletionRecord(k, "checkpoint", 1, 1, k, k + 1, at, {}, (), Topology(1, 1, ("in",), {}, ()), 0, 1)
+    job.records.store.create(f"checkpoints/{id_name(k)}", "checkpoint", record.to_json())
+    if is_committed:
+        confirm(job.records, k)
+
+
+def test_what_sinks_show_already_is_not_waited_for_and_the_oldest_checkpoint_is_told(reader: Job) -> None:
+    shown(reader, 2, 4)
+    assert reader.await_visible({"in": {"file": 3}}, timeout_s=0.0) == 1
+    assert reader.await_visible({"in": {"file": 3, "row": 1}}, timeout_s=0.0) == 2
+    said = called(reader, "await", "--offsets", '{"in": {"file": 4}}')
+    assert said == (0, "every sink shows it, with checkpoint 2")
+
+
+def test_a_checkpoint_that_is_complete_and_not_committed_is_not_visible(reader: Job) -> None:
+    shown(reader, 2, 9, is_committed=False)
+    with pytest.raises(CheckpointFailedError, match="do not show all that was asked for"):
+        reader.await_visible({"in": {"file": 9}}, timeout_s=0.0)
+
+
+def test_the_job_is_asked_for_checkpoints_until_one_is_far_enough(reader: Job) -> None:
+    def take(files: int) -> Callable[[str], None]:
+        def part(request: str) -> None:
+            shown(reader, files, files)
+            answer_request(reader.records.store, request, Answer(files))
+            drop_request(reader.records.store, request)
+            if files < 6:
+                played(reader.records, take(files + 1)).join()
+
+        return part
+
+    thread = played(reader.records, take(5))
+    assert reader.await_visible({"in": {"file": 6}}, timeout_s=60) == 6
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "why"),
+    [
+        ({}, r"expected offsets of sources \['in', 'mine'\], found none"),
+        ({"out": {}}, r"found \['out'\]"),
+        ({"mine": {"x": 1}}, r"source 'mine' \(mine\) has offsets that cannot be compared"),
+        ({"in": {"version": 1}}, "expected an offset of source 'in'"),
+    ],
+)
+def test_what_is_no_offset_of_a_source_is_refused_at_once(reader: Job, offsets: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        reader.await_visible(offsets)
+
+
+def test_waiting_for_what_does_not_come_is_refused(reader: Job) -> None:
+    reader.request_pause("until noon")
+    with pytest.raises(InvalidInputError, match="is paused, and reads no further: until noon"):
+        reader.await_visible({"in": {"file": 9}})
+    assert called(reader, "await", "--offsets", "no json")[0] == 2
+    with pytest.raises(InvalidInputError, match="never started"):
+        Job(reader.config, "other").await_visible({"in": {}})

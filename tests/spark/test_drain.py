@@ -167,10 +167,14 @@ def test_a_paused_job_reads_nothing_over_restarts_until_it_is_resumed(
     assert "reads nothing until it is resumed" in caplog.text
     query.processAllAvailable()
     assert job.rows() == [("a", 1), ("b", 2)]
+    with pytest.raises(InvalidInputError, match="is paused, and reads no further"):
+        query.await_visible(DEADLINE_S)
     query.resume()
-    query.awaitTermination(1)  # the poll interval
-    query.processAllAvailable()
+    seen = query.await_visible(DEADLINE_S)
     assert job.rows() == [("a", 11), ("b", 22)]
+    at = query.job.show(seen).sources
+    offsets = {uid: at[uid]["inner"] for uid in ("left", "right")}
+    assert query.job.await_visible(offsets, DEADLINE_S) == seen
     query.stop()
 
 

@@ -17,7 +17,14 @@ from spark_ckpt.faults import reach
 from spark_ckpt.jobs._savepoint_target import SavepointMark, claim
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.names import checked_name, is_plain_file
-from spark_ckpt.protocol.records import SAVEPOINT, CommittedRecord, CompletionRecord, TableRef
+from spark_ckpt.protocol.records import (
+    CHECKPOINT,
+    SAVEPOINT,
+    CommittedRecord,
+    CompletionRecord,
+    TableRef,
+    TriggerRecord,
+)
 from spark_ckpt.protocol.recovery import as_savepoint
 from spark_ckpt.protocol.steps import SavepointFailed
 from spark_ckpt.redaction import redact_url
@@ -155,7 +162,7 @@ def import_savepoint(records: JobRecords, path: str, options: dict[str, object],
             f"found no {SAVEPOINT_RECORD} there"
         )
     _, source = read_savepoint(store)
-    checkpoint = max(records.newest_id(), source.checkpoint) + 1
+    checkpoint = reserved_id(records, now_ms, source.checkpoint)
     tables = {uid: _import(records, store, ref, uid, checkpoint, options) for uid, ref in source.tables.items()}
     for name in source.sources:
         copy_folder(Folder(JobPaths(path).source(name), options), Folder(records.paths.source(name), options))
@@ -164,9 +171,27 @@ def import_savepoint(records: JobRecords, path: str, options: dict[str, object],
     return checkpoint
 
 
+def reserved_id(records: JobRecords, now_ms: int, above: int = 0) -> int:
+    """A new id for a checkpoint that no batch completes. ``triggers/`` has it from now on: however long this start is
+    halted, no other start, and no source, gives it to another checkpoint.
+
+    Stopped from here on: the id is of a checkpoint that was triggered by no generation and never completed; the next
+    run aborts it.
+    """
+    while True:
+        checkpoint = max(records.newest_id(), above) + 1
+        if records.create_trigger(TriggerRecord(checkpoint, CHECKPOINT, now_ms, "start", None, False, None, 0)):
+            return checkpoint
+
+
 def record_complete(records: JobRecords, record: CompletionRecord, now_ms: int) -> None:
-    """A checkpoint of this job that no batch of it completed. Its id is new."""
+    """A checkpoint of this job that no batch of it completed. Its id is one that was reserved."""
     checkpoint = record.checkpoint
+    if records.is_aborted(checkpoint) or any(k >= checkpoint for k in records.ids("checkpoints")):
+        raise RetryableError(
+            f"another start of the job went on while this one was halted ahead of its checkpoint {checkpoint}; start "
+            "the query again"
+        )
     # committed/ first: a completion without it would look as if its sinks had to be committed.
     done = CommittedRecord(checkpoint, record.generation, now_ms)
     records.store.replace(JobPaths.committed(checkpoint), "committed", done.to_json())

@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_ckpt import clock
 from spark_ckpt.errors import ProtocolBugError
 from spark_ckpt.faults import reach
-from spark_ckpt.jobs._savepoints import record_complete
+from spark_ckpt.jobs._savepoints import record_complete, reserved_id
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.protocol.events import GroupManifest
 from spark_ckpt.protocol.records import CHECKPOINT, CompletionRecord, TableRef, Topology
@@ -51,7 +51,7 @@ def rewrite_checkpoint(
     job: str, records: JobRecords, at: CompletionRecord, told: Topology, write: WriteRows
 ) -> CompletionRecord:
     """``told``: the topology of ``at``, migrated. Raises what ``write`` raises."""
-    checkpoint, tables, keys = records.newest_id() + 1, {}, {}
+    checkpoint, tables, keys = reserved_id(records, clock.now_ms()), {}, {}
     for step in rewritings(told):
         made = write(records, at, checkpoint, step)
         reach("state written anew")

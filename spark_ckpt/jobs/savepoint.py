@@ -136,7 +136,9 @@ class Savepoint(Hinting):
         same call goes on. Raises ``InvalidInputError`` if there is no savepoint, or if it is unfinished: a driver may
         be writing it (``force``: you know that none is).
         """
-        mark = read_mark(self.store)
+        mark, folder = read_mark(self.store), self.store.folder
+        if mark is None and read_claim(self.store) is None and folder.remove_if_empty():
+            return  # stopped behind the last file, ahead of its folder
         if mark is None:
             mark = self._claimed()
             if not (force or mark.disposing):
@@ -150,11 +152,12 @@ class Savepoint(Hinting):
         self.store.delete(SAVEPOINT_RECORD)
         # Stopped from here on: there is no savepoint, and the claim tells that the rest is to go.
         reach("savepoint removed")
-        folder = self.store.folder
         for name in (*_FOLDERS, ".tmp"):
             folder.remove_all(name)
             reach(f"{name} removed")
         self.store.delete(CLAIM_RECORD)
+        # Stopped here: an empty folder is left, and the same call removes it.
+        reach("savepoint's claim removed")
         folder.remove_if_empty()
 
     def _claimed(self) -> SavepointMark:

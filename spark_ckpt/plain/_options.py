@@ -116,6 +116,16 @@ _OF_A_SESSION = "/userFiles-"
 Options = Mapping[str, str]
 
 
+def _refuse_positions(config: JobConfig) -> None:
+    """They are found ahead of a start, which the plugin has not: Spark asks a source for its offsets as it runs."""
+    for name, asked in (("startingFrom", config.starting_from), ("endingAt", config.ending_at)):
+        if asked:
+            raise ConfigError(
+                f"format('ckpt') cannot follow {PREFIX}{name}: expected none, found it for {sorted(asked)}; write the "
+                "query with spark_ckpt.enable(spark), which goes on from the same job, or leave the setting out"
+            )
+
+
 def job_of(options: Options) -> tuple[JobConfig, str]:
     """The job, and Spark's location of its query. Raises ``ConfigError``.
 
@@ -130,6 +140,7 @@ def job_of(options: Options) -> tuple[JobConfig, str]:
             f"writer; or {PREFIX}dir in the conf that Spark is started with (what a session sets later is not seen)"
         )
     config, query = JobConfig.from_options(known, given), options.get("queryname")
+    _refuse_positions(config)
     _refuse_relative(f"{PREFIX}dir", config.dir)
     config = with_absolute_dir(config)
     config = config if config.job or not query else replace(config, job=query)

@@ -201,11 +201,13 @@ class Folder:
         with self._writing(name), contextlib.suppress(FileNotFoundError):
             self.retry.call(lambda: self.fs.rm(self.path(name), recursive=True))
 
-    def remove_if_empty(self) -> None:
-        """Remove the folder itself, where the file system has folders, unless something is in it."""
-        if self.local:
-            with contextlib.suppress(OSError):
+    def remove_if_empty(self) -> bool:
+        """Remove the folder itself, where the file system has folders, unless something is in it; whether it did."""
+        with contextlib.suppress(OSError):
+            if self.local:
                 os.rmdir(self.root)
+                return True
+        return False
 
     def remove_temporaries(self) -> None:
         """Remove what interrupted writes left behind. Only while nobody writes."""

@@ -51,6 +51,12 @@ def test_what_is_no_sink_is_refused(message: str, given: dict[str, str]) -> None
         options.sinks_of({**JOB, **given})
 
 
+@pytest.mark.parametrize("position", ["startingFrom", "spark.ckpt.endingAt"])
+def test_positions_of_sources_are_refused_by_name(position: str) -> None:
+    with pytest.raises(ConfigError, match=f"cannot follow spark.ckpt.{position.removeprefix('spark.ckpt.')}.*enable"):
+        options.job_of({**JOB, position: '{"files-0": {"t": 1}}'})
+
+
 def test_the_conf_of_the_start_says_what_options_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     conf = {"spark.ckpt.dir": "/conf", "spark.ckpt.retain": "3", "spark.sql.streaming.checkpointLocation": "/locations"}
     monkeypatch.setattr(options, "launch_conf", lambda: conf)

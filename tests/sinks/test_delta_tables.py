@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from spark_ckpt.errors import CkptError, InvalidInputError
+from spark_ckpt.errors import CkptError, CorruptStorageError, InvalidInputError
 from spark_ckpt.sinks.delta._fitting import WRITER_FEATURES
 from spark_ckpt.sinks.delta._open_table import OpenTable
 from spark_ckpt.sinks.delta.sink import DeltaSink
@@ -327,4 +327,30 @@ def test_a_torn_log_is_told_in_one_line_without_a_backtrace(tmp_path: Path) -> N
     with pytest.raises(CkptError) as raised:
         create_sink("delta", {"path": str(tmp_path)}).validate(SCHEMA)
     assert "\n" not in str(raised.value)
-    assert "0:" not in str(raised.value)
+    assert "<unknown>" not in str(raised.value)
+
+
+@pytest.mark.parametrize("torn", ["{torn", '{"add": {"path": "x"'])
+def test_a_half_written_entry_of_the_log_is_named_and_the_way_back_that_is_said_leads_back(
+    tmp_path: Path, torn: str
+) -> None:
+    rows, job, name = k_v((1, "a")), permit(2).job, context(1, 1, schema=SCHEMA).sink
+    sink = create_sink("delta", {"path": str(tmp_path)})
+    sink.validate(SCHEMA)
+    staged = [stage_table(sink, context(n, n, schema=rows.schema), rows) for n in (1, 2)]
+    sink.commit(permit(1), staged[0])
+    sink.commit(permit(2), staged[1])
+    entry = max((tmp_path / "_delta_log").glob("*.json"))
+    entry.write_text(torn)
+    for act in (
+        lambda s: s.validate(SCHEMA),
+        lambda s: s.commit(permit(2), staged[1]),
+        lambda s: s.newest_checkpoint(job, name),
+    ):
+        with pytest.raises(CorruptStorageError, match=rf"found _delta_log/{entry.name} half written.* remove it"):
+            act(create_sink("delta", {"path": str(tmp_path)}))
+    entry.unlink()
+    again = create_sink("delta", {"path": str(tmp_path)})
+    again.validate(SCHEMA)
+    again.commit(permit(2), staged[1])
+    assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 2

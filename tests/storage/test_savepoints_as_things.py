@@ -191,6 +191,15 @@ def test_a_removal_that_is_killed_is_whole_or_no_savepoint_and_the_same_command_
     assert not path.exists()
 
 
+def test_a_removal_that_is_killed_ahead_of_its_empty_folder_removes_it_when_it_is_done_again(root: Path) -> None:
+    path = root / "savepoints/one"
+    with killed_at("savepoint's claim removed"), pytest.raises(Killed):
+        spark_ckpt.savepoint(str(path)).dispose()
+    assert list(path.iterdir()) == []
+    assert command("dispose", path).exit_code == 0
+    assert not path.exists()
+
+
 def test_an_unfinished_savepoint_is_removed_by_force_only(root: Path) -> None:
     target = root / "copies/two"
     with killed_at("state copied"), pytest.raises(Killed):

@@ -64,6 +64,18 @@ def commit_actions(files: pafs.FileSystem, version: int) -> list[dict[str, Any]]
     return _actions(files, f"{_LOG}/{version:020d}.json")
 
 
+def torn_entry(files: pafs.FileSystem) -> str | None:
+    """The newest entry of the log that is not whole, as a writer or a disk that died in it leaves it; None: all are."""
+    found = files.get_file_info(pafs.FileSelector(_LOG, allow_not_found=True))
+    for info in sorted(found, key=lambda info: info.path, reverse=True):
+        if info.path.endswith(".json"):
+            try:
+                _actions(files, info.path)
+            except ValueError:
+                return str(info.path)
+    return None
+
+
 def _actions(files: pafs.FileSystem, path: str) -> list[dict[str, Any]]:
     with files.open_input_stream(path) as stream:
         return [json.loads(line) for line in stream.read().splitlines() if line.strip()]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from json import JSONDecodeError
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -49,7 +50,7 @@ from spark_ckpt.sinks.delta._fitting import (
     with_columns,
 )
 from spark_ckpt.sinks.delta._fitting import check_partitions as check_partitions_of
-from spark_ckpt.sinks.delta._log import logged_names
+from spark_ckpt.sinks.delta._log import logged_names, torn_entry
 from spark_ckpt.sinks.delta._open_table import OpenTable
 from spark_ckpt.sinks.delta._restored import newest_shown
 from spark_ckpt.sinks.delta._versions import add, merge
@@ -131,11 +132,24 @@ class DeltaSink(TwoPhaseSink):
         """Of what is not a commit: what the store says, without secrets."""
         try:
             yield
-        except (DeltaError, OSError) as error:
-            raise RetryableError(
+        except (DeltaError, OSError, JSONDecodeError) as error:
+            raise self._torn(error) or RetryableError(
                 f"Delta table {redact_url(self._path)}: {doing} failed: {self._told(error)}. Nothing is lost: try "
                 "again when the store answers"
             ) from None
+
+    def _torn(self, error: Exception) -> CorruptStorageError | None:
+        """What to raise if ``error`` comes of an entry of the log that is half written: no other try can help."""
+        is_json = isinstance(error, JSONDecodeError) or "Json error" in str(error)
+        torn = torn_entry(self._files()) if is_json else None
+        if torn is None:
+            return None
+        return CorruptStorageError(
+            f"Delta table {redact_url(self._path)}: expected whole JSON in its log, found {torn} half written, so "
+            "nobody can read the table. Put back a good copy of that file. If there is none, and it is the newest, "
+            "remove it: the table is then as it was ahead of that commit. Then start the query again: what it has to "
+            "show, and the table has not, is committed then"
+        )
 
     def validate(self, schema: pa.Schema) -> None:
         """Creates the table if it is absent. Refuses one the rows do not fit or whose rules nobody would check."""
@@ -183,7 +197,9 @@ class DeltaSink(TwoPhaseSink):
             if self._local:
                 durable.sync_new_delta(self._path)
         except (DeltaError, OSError, ValueError) as error:
-            raise InvalidInputError(f"Delta table {self._path} cannot be made or opened: {self._told(error)}") from None
+            raise self._torn(error) or InvalidInputError(
+                f"Delta table {self._path} cannot be made or opened: {self._told(error)}"
+            ) from None
         return table
 
     @property
@@ -389,8 +405,10 @@ class DeltaSink(TwoPhaseSink):
                 return apply(self._table.open())
             except CommitFailedError as error:
                 last = self._told(error)
-            except (DeltaError, OSError) as error:
-                raise RetryableError(f"Delta table {self._path}: {failed}: {self._told(error)}. {way}") from None
+            except (DeltaError, OSError, JSONDecodeError) as error:
+                raise self._torn(error) or RetryableError(
+                    f"Delta table {self._path}: {failed}: {self._told(error)}. {way}"
+                ) from None
             _RETRY.sleep(next(pauses))
         raise RetryableError(
             f"Delta table {self._path}: {_COMMIT_TRIES} commits met a conflict, the last one: {last}. Nothing was "

@@ -54,6 +54,13 @@ def test_a_stream_is_a_dataframe_of_pysparks_that_is_written_under_checkpoints(
     rows = counted.unionAll(stream.select("k", "id"))
     assert committed(rows, tmp_path / "out") == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)]
     assert list((tmp_path / "jobs/job/state").glob("counted*")), "the state has the name that uid gives it"
+    (started,) = spark_ckpt.job(str(tmp_path / "jobs"), "job").records.generations()
+    (source,) = started.topology.sources
+    flows = [(edge.start, edge.end) for edge in started.edges]
+    assert flows == [(source, "counted"), ("counted", "sink:memory"), (source, "sink:memory")]
+    assert set(started.settings_from.values()) == {"session", "default"}
+    for value in (door, door.state("counted", job="job"), spark_ckpt.job(str(tmp_path / "jobs"), "job")):
+        assert "counted" in value._repr_html_() or ">job<" in value._repr_html_()
 
 
 def test_what_spark_alone_knows_of_files_comes_with_their_rows(door: Any, data: Input, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from threading import BoundedSemaphore
@@ -18,6 +18,7 @@ from typing import Any
 import spark_ckpt
 from spark_ckpt.errors import CkptError, InvalidInputError
 from spark_ckpt.jobs.job import Job
+from spark_ckpt.storage.filesystem import normalize_url
 
 ROWS = 1000
 """No answer has more rows."""
@@ -99,7 +100,7 @@ def query(job: Job, checkpoint: int, sql: str, seconds: float = SECONDS, memory_
 
 def _in_process(job: Job, checkpoint: int, sql: str, seconds: float, memory_bytes: int) -> Rows:
     asked = {
-        "settings": job.config.to_options(),
+        "settings": replace(job.config, dir=normalize_url(job.config.dir)).to_options(),  # it starts in another folder
         "job": job.name,
         "checkpoint": checkpoint,
         "sql": sql,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,13 @@ def test_sql_reads_nothing_else_and_changes_nothing(job: Job, tmp_path: Path, sq
     assert file.read_text() == "secret"
 
 
-def test_what_is_refused_in_the_process_is_told(job: Job) -> None:
+def test_what_is_refused_in_the_process_is_told_of_a_relative_folder_too(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(job.config.dir)
+    monkeypatch.chdir(folder.parent)
+    here = Job(replace(job.config, dir=folder.name), job.name)
+    assert query(here, 2, f"SELECT count(*) FROM {UID}").rows == (("5",),)
     with pytest.raises(InvalidInputError, match="expected one SELECT, found COPY"):
         query(job, 2, "COPY (SELECT 1) TO '/nowhere'")
 

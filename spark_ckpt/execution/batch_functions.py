@@ -23,6 +23,7 @@ from pyspark.util import InheritableThread
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.execution._job_descriptions import described
 from spark_ckpt.jobs.delivering import Deliverer, Function
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, asked_for, job_url
@@ -207,4 +208,5 @@ def _deliver(
     schema = StructType([full[column] for column in written.names])
     called = [field.metadata.pop(CALLED, field.name) for field in schema.fields]
     rows = spark.read.format(name).schema(schema).option("checkpoint", str(checkpoint)).load()
-    func(rows if called == schema.names else rows.toDF(*called), checkpoint)
+    with described(spark, f"{waiting.sink}: rows of checkpoint {checkpoint}"):
+        func(rows if called == schema.names else rows.toDF(*called), checkpoint)

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import ProtocolBugError
+from spark_ckpt.execution._job_descriptions import described
 from spark_ckpt.execution.columns import quoted
 from spark_ckpt.execution.state_writing import Written, columns_of, write_state_table
 from spark_ckpt.faults import reach
@@ -31,7 +32,8 @@ def rehash_state_table(rows: Any, table: WrittenTable) -> Written:
     files = StateFiles(table.url, table.storage, StoredForm(table.form.layout), written.content)
     now = files_frame(rows.sparkSession, files, columns_of(table.form))
     names = table.form.given.names
-    old, new = _summed(_hashed(rows, names, _OLD).union(_hashed(now, names, _NEW)))
+    with described(rows.sparkSession, f"{table.uid}: state of checkpoint {table.epoch} is compared with the old rows"):
+        old, new = _summed(_hashed(rows, names, _OLD).union(_hashed(now, names, _NEW)))
     if old != new or old[0] != sum(group.keys for group in written.groups.values()):
         raise ProtocolBugError(
             f"the state of {table.uid!r} was hashed anew for {table.form.key_groups} key groups: expected the rows "

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt import clock
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.execution._job_descriptions import described
 from spark_ckpt.execution._spark_location import event_time_rule
 from spark_ckpt.execution.build import BuildContext, source_specs
 from spark_ckpt.execution.chain import Chain, Recipe, in_python
@@ -87,7 +88,8 @@ class Bootstrap:
         history, seen = self.history(spec, rows, context.passed_on)
         names = ["", *self._node.families]
         task = BootstrapState(by_key, dict(zip(names, tables.values(), strict=True)), history)
-        reports = _sorted(rows, by_key, order).mapInArrow(task, REPORT).collect()
+        with described(rows.sparkSession, f"{self.uid}: state of a savepoint is computed of rows"):
+            reports = _sorted(rows, by_key, order).mapInArrow(task, REPORT).collect()
         return {name: written_table(table, reports) for name, table in tables.items()}, seen
 
     def history(self, spec: OperatorSpec, rows: Any, front: Mapping[str, int]) -> tuple[History, dict[str, int]]:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.execution._job_descriptions import described
 from spark_ckpt.execution.columns import normalised, quoted
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json
 from spark_ckpt.runtime.state_writing import REPORT, ROUTE, HashRows, WriteRuns, WrittenTable
@@ -47,7 +48,8 @@ def write_state_table(rows: Any, table: WrittenTable) -> Written:
     partitions = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions"))
     subtasks = Subtasks(table.form.key_groups, partitions)
     sorted_rows = _in_hash_order(rows, table.form, subtasks)
-    reports = sorted_rows.mapInArrow(WriteRuns(table), REPORT).collect()
+    with described(rows.sparkSession, f"{table.uid}: state of checkpoint {table.epoch} is written"):
+        reports = sorted_rows.mapInArrow(WriteRuns(table), REPORT).collect()
     return written_table(table, reports)
 
 

@@ -76,6 +76,8 @@ def test_each_checkpoint_comes_once_with_its_id_beside_another_sink_that_has_it_
     seen: list[int] = []
 
     def take(rows: Any, checkpoint: int) -> None:
+        described = rows.sparkSession.sparkContext.getLocalProperty("spark.job.description")
+        assert described == f"foreachBatch: rows of checkpoint {checkpoint}", "in Spark's UI"
         seen.append(len(job.rows()))
         collecting(calls)(rows, checkpoint)
 

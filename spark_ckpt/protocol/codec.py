@@ -26,6 +26,7 @@ when it has its default if it is ``optional(...)``. ``GONE`` names what earlier 
 
 from __future__ import annotations
 
+import json
 from dataclasses import MISSING, field, fields
 from typing import Annotated, Any, TypeVar
 
@@ -75,6 +76,14 @@ def as_row(cls: type, shortest: int | None = None) -> None:
 def write(value: Any) -> Any:
     """A dataclass as plain JSON values."""
     return write_as(type(value), value)
+
+
+def parsed(data: bytes | str, where: str) -> Any:
+    """The JSON value that ``data`` is. ``where`` names it in messages. Raises ``CorruptStorageError``."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):  # lists within lists, thousands deep
+        raise CorruptStorageError(f"{where}: expected JSON, found {len(data)} bytes that are none") from None
 
 
 def read(cls: type[T], value: Any, where: str) -> T:

@@ -269,4 +269,5 @@ def encode(event: Event) -> bytes:
 
 
 def decode(data: bytes) -> Event:
-    return from_json(json.loads(data))
+    """Inverse of :func:`encode`. Raises ``CorruptStorageError``."""
+    return from_json(codec.parsed(data, "an event"))

@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from spark_ckpt.errors import ProtocolBugError
+from spark_ckpt.errors import CorruptStorageError, ProtocolBugError
+from spark_ckpt.protocol import codec
 from spark_ckpt.protocol.events import (
     Barrier,
     Cancel,
@@ -126,10 +128,19 @@ def pack(
 def unpack(head: bytes, body: bytes | None, schema: pa.Schema) -> Envelope:
     """Inverse of :func:`pack`; tables refer to ``body``'s memory. Operator, executor, once an envelope.
 
-    Raises ``ProtocolBugError`` if the envelope was packed with another schema.
+    Raises ``ProtocolBugError`` if the envelope was packed with another schema, ``CorruptStorageError`` if it is none.
     """
-    schema = nullable_schema(schema)
-    content = json.loads(head)
+    content = codec.parsed(head, "an envelope")
+    try:
+        return _unpacked(content, body, nullable_schema(schema))
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
+        raise CorruptStorageError(
+            f"an envelope: expected rows of {schema.names} and events, found {len(body or b'')} bytes that its head "
+            f"does not tell of ({type(error).__name__})"
+        ) from None
+
+
+def _unpacked(content: Any, body: bytes | None, schema: pa.Schema) -> Envelope:
     if content["schema"] != fingerprint(schema):
         raise ProtocolBugError(f"an envelope was packed with other columns than {schema.names}")
     buffer, offset = pa.py_buffer(body or b""), 0

@@ -170,11 +170,13 @@ def messages(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.Buffer]:
 def from_bytes(data: bytes | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
     """Inverse of :func:`to_bytes`, zero-copy. Raises ``CorruptStorageError`` if ``data`` is no such message."""
     try:
-        return pa.ipc.read_record_batch(data if isinstance(data, pa.Buffer) else pa.py_buffer(data), schema)
+        batch = pa.ipc.read_record_batch(data if isinstance(data, pa.Buffer) else pa.py_buffer(data), schema)
+        batch.validate()  # the ends of its offsets, in microseconds: they are not to lead out of the buffers
     except (pa.ArrowInvalid, OSError, EOFError) as e:
         raise CorruptStorageError(
             f"expected an Arrow record batch of {schema.names}, found {len(data)} bytes: {e}"
         ) from e
+    return batch
 
 
 def compress(data: bytes) -> bytes:

@@ -49,7 +49,7 @@ def from_narrow(data: bytes | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
         form: Form = json.loads(data.slice(_LENGTH_BYTES, end - _LENGTH_BYTES).to_pybytes())
         narrow = from_bytes(data.slice(end), _narrow_schema(schema, form))
         return _widened(narrow, form, schema)
-    except (ValueError, TypeError, KeyError, IndexError) as e:
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as e:
         raise CorruptStorageError(f"expected narrow rows of {schema.names}, found {data.size} bytes: {e}") from e
 
 

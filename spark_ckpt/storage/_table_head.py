@@ -157,7 +157,12 @@ class HeadLog:
             )
         writer = Writer(details["app_id"], details["checkpoint"], details["generation"])
         return Head(
-            newest, content_from_json(body["content"]), body["schema"], writer, details["content"], details["previous"]
+            newest,
+            content_from_json(body["content"], details["content"]),
+            body["schema"],
+            writer,
+            details["content"],
+            details["previous"],
         )
 
     def _write_content(self, content: TableContent, schema: str) -> str:

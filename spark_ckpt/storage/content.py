@@ -13,6 +13,7 @@ from typing import Any
 from pyroaring import BitMap
 
 from spark_ckpt.errors import ProtocolBugError
+from spark_ckpt.protocol import codec
 from spark_ckpt.protocol.events import Flushed, GroupManifest
 from spark_ckpt.storage.deletion_vectors import DvRef, decode_rows, unstored
 
@@ -35,6 +36,9 @@ class FileEntry:
         return self.dead < self.rows
 
 
+codec.as_row(FileEntry)
+codec.as_row(DvRef)
+
 TableContent = Mapping[str, FileEntry]
 
 
@@ -46,11 +50,10 @@ def content_to_json(content: TableContent) -> dict[str, Any]:
     }
 
 
-def content_from_json(value: Mapping[str, Any]) -> dict[str, FileEntry]:
-    """Inverse of :func:`content_to_json`."""
-    return {
-        file: FileEntry(rows, size, dead, DvRef(*dv) if dv else None) for file, (rows, size, dead, dv) in value.items()
-    }
+def content_from_json(value: Any, where: str) -> dict[str, FileEntry]:
+    """Inverse of :func:`content_to_json`. ``where`` names the record. Raises ``CorruptStorageError``."""
+    found: dict[str, FileEntry] = codec.read_as(dict[str, FileEntry], value, where)
+    return found
 
 
 def named_files(content: TableContent) -> set[str]:

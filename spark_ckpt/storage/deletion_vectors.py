@@ -50,8 +50,11 @@ def encode_rows(rows: Any) -> bytes:
 
 
 def decode_rows(data: bytes) -> BitMap:
-    """Inverse of :func:`encode_rows`. Raises ``ValueError``."""
-    return BitMap.deserialize(data)
+    """Inverse of :func:`encode_rows`. Raises ``CorruptStorageError``."""
+    try:
+        return BitMap.deserialize(data)
+    except (ValueError, IndexError):
+        raise CorruptStorageError(f"expected the numbers of dead rows, found {len(data)} bytes that are none") from None
 
 
 def vector_payload(rows: BitMap) -> bytes:
@@ -90,7 +93,10 @@ def read_vector(folder: Folder, ref: DvRef) -> BitMap:
     checksum = zlib.crc32(data)
     if len(data) != ref.size_bytes or checksum != ref.crc32:
         raise _corrupt(shown, f"{ref.size_bytes} bytes, checksum {ref.crc32}", f"{len(data)}, checksum {checksum}")
-    return BitMap.deserialize(data[len(_MAGIC + _ONE_BITMAP) :])
+    try:
+        return BitMap.deserialize(data[len(_MAGIC + _ONE_BITMAP) :])
+    except (ValueError, IndexError):  # its checksum is right: whoever wrote it wrote no bitmap
+        raise _corrupt(shown, "a roaring bitmap", f"{len(data)} bytes of something else") from None
 
 
 def _corrupt(shown: str, expected: str, found: str) -> CorruptStorageError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
 from spark_ckpt.names import is_plain_file
+from spark_ckpt.protocol import codec
 from spark_ckpt.protocol.events import GroupManifest, groups_from_json, groups_to_json
 from spark_ckpt.storage.content import TableContent, content_from_json, content_to_json, named_files, run_files
 from spark_ckpt.storage.job_paths import JobPaths
@@ -41,6 +42,16 @@ class StateManifest:
         return sum(entry.size_bytes for entry in self.content.values())
 
 
+@dataclass(frozen=True)
+class _Plain:
+    """Of a manifest's record, what is not read by others."""
+
+    uid: str
+    checkpoint: int
+    table_version: int
+    schema: str
+
+
 def write_manifest(store: RecordStore, manifest: StateManifest, token: str) -> str:
     """Write the manifest and return its path, which the completion record names. Driver.
 
@@ -67,13 +78,14 @@ def read_manifest(store: RecordStore, path: str) -> StateManifest:
         raise CorruptStorageError(
             f"Manifest {path} is missing: expected it because a completion record names it; {RESTORE_ANOTHER}."
         )
+    plain = codec.read(_Plain, {name: value for name, value in body.items() if name not in ("content", "groups")}, path)
     manifest = StateManifest(
-        body["uid"],
-        body["checkpoint"],
-        body["table_version"],
-        body["schema"],
-        content_from_json(body["content"]),
-        groups_from_json(body["groups"], path),
+        plain.uid,
+        plain.checkpoint,
+        plain.table_version,
+        plain.schema,
+        content_from_json(body.get("content"), path),
+        groups_from_json(body.get("groups"), path),
     )
     for name in (manifest.uid, *manifest.files, *run_files(manifest.groups)):
         if not is_plain_file(name):

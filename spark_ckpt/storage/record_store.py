@@ -162,7 +162,7 @@ def encode_record(kind: str, body: Mapping[str, Any], writer: str) -> bytes:
 def _decode(data: bytes, kind: str, shown: Callable[[], str]) -> dict[str, Any]:
     try:
         record = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):  # lists within lists, thousands deep
         raise _corrupt(shown, "a JSON record", f"{len(data)} bytes that are not JSON") from None
     if not isinstance(record, dict) or not isinstance(record.get("body"), dict):
         raise _corrupt(shown, "a record with a body", f"JSON of another shape ({len(data)} bytes)")

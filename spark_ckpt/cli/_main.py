@@ -30,7 +30,7 @@ from spark_ckpt.cli._text_table import terminal_width
 from spark_ckpt.cli.history import history_text
 from spark_ckpt.errors import ConfigError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 Option = Annotated[
     list[str] | None,

@@ -223,6 +223,25 @@ def settings_that_bite(overview: Overview) -> Iterator[Finding]:
             "spark.ckpt.retain is 1: if a file of the only checkpoint is damaged, there is none to go back to",
             "set spark.ckpt.retain to 2 or more",
         )
+    yield from _contradictions(overview)
+
+
+def _contradictions(overview: Overview) -> Iterator[Finding]:
+    interval_ms, timeout_ms = _duration(overview, "interval"), _duration(overview, "timeout")
+    pause_ms = _duration(overview, "minPause")
+    if interval_ms and pause_ms and pause_ms > interval_ms:
+        yield _warning(
+            "pause-above-interval",
+            f"spark.ckpt.minPause is {pause_ms / 1000:g} s, and spark.ckpt.interval {interval_ms / 1000:g} s: "
+            "checkpoints come as seldom as the former says",
+            "make spark.ckpt.minPause the smaller one, or set the interval that is meant",
+        )
+    if interval_ms and timeout_ms and timeout_ms < interval_ms:
+        yield _warning(
+            "timeout-below-interval",
+            f"spark.ckpt.timeout is {timeout_ms / 1000:g} s, less than spark.ckpt.interval of {interval_ms / 1000:g} s",
+            "a checkpoint may take its interval at least: give spark.ckpt.timeout a larger value",
+        )
 
 
 def clocks(overview: Overview) -> Iterator[Finding]:

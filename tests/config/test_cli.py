@@ -188,3 +188,11 @@ def test_a_job_that_does_not_exist_is_named_and_nothing_is_made_of_it(job: Path,
     assert "there is no job 'fligths'" in result.output
     assert "['flights']" in result.output
     assert [p.name for p in job.iterdir()] == ["flights"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_its_commands(shell: str) -> None:
+    words = {"COMP_WORDS": "spark-ckpt resu", "COMP_CWORD": "1", "_TYPER_COMPLETE_ARGS": "spark-ckpt resu"}
+    asked = {**words, "_TYPER_COMPLETE_FISH_ACTION": "get-args", "_SPARK_CKPT_COMPLETE": f"complete_{shell}"}
+    said = CliRunner().invoke(app, [], prog_name="spark-ckpt", env=asked)
+    assert "resume" in said.output

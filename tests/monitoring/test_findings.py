@@ -65,6 +65,14 @@ FOUND = {
     "skew": ({"statistics": _subtasks(2000, 10, 12)}, {"statistics": _subtasks(2000, 1900, 1800)}),
     "stale": ({"completions": (complete(3, 9 * MINUTE),)}, {"completions": (complete(3, 40 * SECOND),)}),
     "retain-one": ({"starts": (start(settings={"retain": "1"}),)}, {}),
+    "pause-above-interval": (
+        {"starts": (start(settings={"minPause": "11s"}),)},
+        {"starts": (start(settings={"minPause": "10s"}),)},
+    ),
+    "timeout-below-interval": (
+        {"starts": (start(settings={"timeout": "9s"}),)},
+        {"starts": (start(settings={"timeout": "10s"}),)},
+    ),
     "clock": ({"heard": heartbeat(ahead_ms=6 * SECOND)}, {"heard": heartbeat(ahead_ms=4 * SECOND)}),
     "unreadable": ({"problems": ("history: damaged",)}, {}),
 }

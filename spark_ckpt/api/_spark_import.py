@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from spark_ckpt.api._savepoint_writer import SavepointWriter
@@ -13,6 +14,7 @@ from spark_ckpt.execution.lineage import SourceNode
 from spark_ckpt.execution.spark_state import SparkState, spark_checkpoint, spark_operators
 from spark_ckpt.jobs.savepoint import Savepoint
 from spark_ckpt.jobs.spark_checkpoint import SparkCheckpoint
+from spark_ckpt.plan.front_door import front_door
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.sources.delta.source import ahead_of_version
 
@@ -20,9 +22,10 @@ _log = logging.getLogger("spark_ckpt")
 
 
 def import_spark(
-    writer: SavepointWriter, location: str, path: str, offsets: Mapping[str, Mapping[str, Any]]
+    writer: SavepointWriter, df: Any, location: str, path: str, offsets: Mapping[str, Mapping[str, Any]]
 ) -> Savepoint:
-    """``writer`` is that of the query; ``offsets``: of sources whose offsets Spark's log does not tell in our terms."""
+    """``writer`` is that of the query ``df``; ``offsets``: of sources whose offsets Spark's log does not tell in our
+    terms."""
     query = writer.query
     checkpoint = spark_checkpoint(writer.spark, query.config, location)
     if checkpoint.planned:
@@ -31,12 +34,12 @@ def import_spark(
             "again, and what the Spark query may have written of them is written once more.",
             location, checkpoint.batch + 1, checkpoint.batch,
         )  # fmt: skip
-    _import_state(writer, checkpoint)
+    _import_state(writer, df, checkpoint)
     _import_offsets(writer, checkpoint, offsets)
     return writer.write(path)
 
 
-def _import_state(writer: SavepointWriter, checkpoint: SparkCheckpoint) -> None:
+def _import_state(writer: SavepointWriter, df: Any, checkpoint: SparkCheckpoint) -> None:
     query, spark = writer.query, writer.spark
     uids = query.topology.in_plan
     found = spark_operators(spark, checkpoint.location) if checkpoint.keeps_state else []
@@ -46,9 +49,9 @@ def _import_state(writer: SavepointWriter, checkpoint: SparkCheckpoint) -> None:
             f"checkpoint, {', '.join(o.name for o in found) or 'none'}: expected the query that wrote it"
         )
     for operator, uid in zip(found, uids, strict=True):
-        state = SparkState(
-            spark, checkpoint.location, checkpoint.batch, operator, uid, query.nodes[uid], query.tables[uid]
-        )
+        where = (spark, checkpoint.location, checkpoint.batch)
+        semi = partial(front_door(spark).semi_columns, df)
+        state = SparkState(*where, operator, uid, query.nodes[uid], query.tables[uid], semi)
         for table, rows in state.rows().items():
             writer.with_operator(table, rows)
         writer.seen_by(uid, _event_times(writer, uid, checkpoint))

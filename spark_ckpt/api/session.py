@@ -242,7 +242,7 @@ class CkptSession(Hinting):
             ckpt.import_spark("/data/old/checkpoint", totals, "/data/savepoints/imported", outputMode="update")
         """
         writer = self.savepoint_writer(df, outputMode=outputMode, **options)
-        return import_spark(writer, checkpointLocation, path, offsets or {})
+        return import_spark(writer, df, checkpointLocation, path, offsets or {})
 
     def config(self, overrides: dict[str, str] | None = None) -> JobConfig:
         """The configuration as it is now; ``overrides`` (reader or writer options, key -> text) win.

@@ -16,7 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
+from spark_ckpt.execution._spark_collected import elements_of
 from spark_ckpt.runtime.stateless import spark_schema
+from spark_ckpt.state.aggregates._in_families import FamilyAccumulator
 from spark_ckpt.state.aggregates.function import AggregateFunction
 
 
@@ -34,37 +36,50 @@ _Kind = tuple[str, ...]
 """The names of a function's buffers in Spark."""
 
 
-def columns_of(function: AggregateFunction, uid: str, buffers: list[Buffer]) -> dict[str, Column]:
-    """The value columns of the state table ``uid``, of Spark's buffers. Raises ``InvalidInputError`` for a function
-    whose buffer is not understood, by its name, and if the buffers are not those of the query."""
+def columns_of(
+    function: AggregateFunction, uid: str, buffers: list[Buffer]
+) -> tuple[dict[str, Column], dict[str, Column]]:
+    """The value columns of the state table ``uid``, of Spark's buffers, and of each family the array of its values.
+    Raises ``InvalidInputError`` for a function whose buffer is not understood, by its name, and if the buffers are not
+    those of the query."""
     found: dict[str, Column] = {}
+    values: dict[str, Column] = {}
     known: dict[str, Made] = {}
     rest = iter(buffers)
     accumulators = dict(zip(function.specs, function.accumulators, strict=True))
     # As they stand in the query; the state's own columns are in the order of their names.
     for name in dict.fromkeys(spec for specs in function.shown.values() for spec in specs):
-        accumulator = accumulators[name]
+        accumulator, kind = accumulators[name], function.specs[name].kind
         made_of = accumulator.made_of(function.specs[name])
         if made_of not in known:
-            known[made_of] = _made(uid, made_of, function.specs[name].kind, accumulator.fields, rest)
-        fields = [(f.name, column.cast(_spark_type(f))) for f, column in zip(accumulator.fields, known[made_of])]
-        found.update(fields)
+            known[made_of] = _made(uid, made_of, kind, accumulator.fields, rest)
+        made = known[made_of]
+        if isinstance(accumulator, FamilyAccumulator):
+            elements = elements_of(made[0], accumulator.type)
+            if elements is None:
+                raise _not_understood(uid, f"{made_of} of {accumulator.type}")
+            values[accumulator.family], made = elements, [F.size(elements)]
+        found.update((f.name, column.cast(_spark_type(f))) for f, column in zip(accumulator.fields, made))
     left = [buffer.name for buffer in rest]
     if left:
         raise InvalidInputError(
             f"operator {uid!r}: Spark keeps {', '.join(left)} beside what the query's aggregates are made of: expected "
             "the same aggregates in the same order"
         )
-    return found
+    return found, values
+
+
+def _not_understood(uid: str, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"operator {uid!r}: what Spark keeps of {what} is not understood here, so it cannot be imported; "
+        f"expected only {', '.join(sorted(_MADE))}. Compute its state of the rows: `ckpt.savepoint_writer(...)"
+        f".bootstrap({uid!r}, rows)`"
+    )
 
 
 def _made(uid: str, made_of: str, kind: str, fields: list[pa.Field], rest: Iterator[Buffer]) -> Made:
     if kind not in _MADE:
-        raise InvalidInputError(
-            f"operator {uid!r}: what Spark keeps of {made_of} is not understood here, so it cannot be imported; "
-            f"expected only {', '.join(sorted(_MADE))}. Compute its state of the rows: `ckpt.savepoint_writer(...)"
-            f".bootstrap({uid!r}, rows)`"
-        )
+        raise _not_understood(uid, made_of)
     names, maker = _MADE[kind](fields)
     taken = [buffer for _, buffer in zip(names, rest)]  # in this order, or one more is taken
     if [b.name for b in taken] != list(names):
@@ -134,6 +149,7 @@ _MADE: Mapping[str, Callable[[list[pa.Field]], Any]] = {
     "max": _same("max"),
     "first": _same("first", "valueSet"),
     "last": _same("last", "valueSet"),
+    **dict.fromkeys(("collect_list", "collect_set"), _same("buf")),
     **dict.fromkeys(("stddev", "variance", "var_pop", "stddev_pop"), _MOMENTS),
 }
 

@@ -1,8 +1,9 @@
 """What plain Spark keeps of a join of two streams, as rows of our state tables. Driver.
 
 Spark keeps the rows of each side by the join's keys and a number. Its reader gives a side's rows, and, by the name of
-the store, also whether a row has found another, which outer joins have to know. Columns are found by their names. Of a
-semi join that would be a guess: Spark's optimizer moves it in front of projections, where columns have other names.
+the store, also whether a row has found another, which outer and semi joins have to know. Columns are found by their
+names. Of the left side of a semi join these are other names than the query's: Spark's optimizer moves such a join in
+front of projections. :class:`SemiColumns` tells them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pyspark.sql import functions as F
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution._spark_aggregates import by_place
 from spark_ckpt.execution.columns import quoted
+from spark_ckpt.execution.semi_columns import SemiColumns
 from spark_ckpt.runtime.stateless import spark_schema
 from spark_ckpt.state.functions.base import NO_TIMEOUT
 from spark_ckpt.state.joins.function import COUNTS, NEXT, StreamJoin
@@ -36,19 +38,20 @@ Read = Callable[..., Any]
 
 @dataclass(frozen=True)
 class SparkJoin:
-    """The state of the join ``uid``."""
+    """The state of the join ``uid``. ``semi``: None if it is no semi join, or what Spark keeps is not known."""
 
     uid: str
     function: StreamJoin
     read: Read
+    semi: SemiColumns | None = None
 
     def sides(self) -> list[Any]:
         """A DataFrame for each side, with the columns of its family by name. Raises ``InvalidInputError`` for what
         cannot be known."""
-        if self.function.how == SEMI:
+        if self.function.how == SEMI and self.semi is None:
             raise InvalidInputError(
-                f"operator {self.uid!r}: which columns a semi join keeps in Spark is not known here, so it cannot be "
-                f"imported. {self._anew()}"
+                f"operator {self.uid!r}: which columns a semi join keeps in Spark is known only if the query has one, "
+                f"and not over Spark Connect. In a session without Spark Connect it can be imported. {self._anew()}"
             )
         return [self._side(place) for place in range(len(COUNTS))]
 
@@ -81,7 +84,8 @@ class SparkJoin:
 
     def _rows(self, place: int) -> Any:
         """The side's columns as Spark has them, its keys by their places, and what a row is told apart by."""
-        with_flag = self.function.sides[place].outer
+        of_semi = self.function.how == SEMI and place == 0
+        with_flag = self.function.sides[place].outer or of_semi
         read = self._with_flag(place) if with_flag else self.read(joinSide=COUNTS[place])
         key, value = read.schema["key"].dataType, read.schema["value"].dataType
         keys = [c.alias(f"{_KEY}{at}") for at, c in enumerate(by_place(F.col("key"), key))]
@@ -95,7 +99,21 @@ class SparkJoin:
                 f"checkpoint, found keys {key.simpleString()} and columns {value.simpleString()}: the query is another "
                 "one, or two columns have one name"
             )
-        return read.select(*keys, *values, index.alias(_INDEX))
+        rows = read.select(*keys, *values, index.alias(_INDEX))
+        return self._of_semi(rows, value.names[:-1]) if of_semi else rows
+
+    def _of_semi(self, rows: Any, found: list[str]) -> Any:
+        """The left rows that have found none, under the query's names. Spark drops the others when they are late."""
+        assert self.semi is not None
+        if found != self.semi.kept:
+            raise InvalidInputError(
+                f"operator {self.uid!r}: expected columns {', '.join(self.semi.kept)} of the semi join's left side in "
+                f"Spark's checkpoint, found {', '.join(found)}: the query is another one, or another release of Spark "
+                f"has moved the join elsewhere. {self._anew()}"
+            )
+        keys = [F.col(quoted(name)) for name in rows.columns if name.startswith(_KEY) or name == _INDEX]
+        named = [F.col(quoted(column)).alias(name) for name, column in self.semi.of.items()]
+        return rows.where(~F.col(quoted(MATCHED))).select(*keys, *named)
 
     def _with_flag(self, place: int) -> Any:
         read = self.read(storeName=f"{COUNTS[place]}-keyWithIndexToValue")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -18,6 +20,7 @@ from spark_ckpt.execution._spark_joins import SparkJoin
 from spark_ckpt.execution._spark_location import files_at
 from spark_ckpt.execution.columns import quoted
 from spark_ckpt.execution.lineage import OperatorNode
+from spark_ckpt.execution.semi_columns import SemiColumns
 from spark_ckpt.execution.state_writing import columns_of as table_columns
 from spark_ckpt.jobs.spark_checkpoint import SparkCheckpoint
 from spark_ckpt.jobs.spark_folder import one_spelling
@@ -30,6 +33,7 @@ from spark_ckpt.state.functions.distinct_rows import SEEN, DistinctRows
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.functions.pandas_input import DEFINED
 from spark_ckpt.state.joins.function import COUNTS, StreamJoin
+from spark_ckpt.state.joins.matching import SEMI
 from spark_ckpt.state.lsm.written_rows import WrittenRows
 from spark_ckpt.state.processors.declared import EXPIRY, INDEX, LIST, LIST_NAME, LISTS, MAP, NEXT, TIMERS, Variable
 from spark_ckpt.state.processors.function import ProcessorFunction
@@ -73,6 +77,8 @@ class SparkState:
     uid: str
     node: OperatorNode
     tables: Mapping[str, WrittenRows]
+    semi: Callable[[], SemiColumns | None]
+    """What Spark keeps of a semi join's left side; asked where there is one."""
 
     def rows(self) -> dict[str, Any]:
         """A DataFrame for each state table. Raises ``InvalidInputError`` for what cannot be understood."""
@@ -99,15 +105,23 @@ class SparkState:
 
     def _aggregation(self) -> dict[str, Any]:
         function = self.node.function
-        self._refuse_families(list(function.families))
         read = self._read()
         keys = self._keys(read)
-        values = columns_of(function, self.uid, buffers_of(F.col("value"), read.schema["value"].dataType))
+        values, collected = columns_of(function, self.uid, buffers_of(F.col("value"), read.schema["value"].dataType))
         if isinstance(function, WindowedAggregate):
             kind = self._field(self.uid, function.window)
             end = _micros(keys[function.window], kind) + function.size_us
             values[TIMEOUT_MS] = F.coalesce(F.ceil(end / 1000).cast("bigint") - 1, F.lit(NO_TIMEOUT))
-        return {self.uid: self._table(self.uid, read, {**keys, **values})}
+        made = {self.uid: self._table(self.uid, read, {**keys, **values})}
+        tables = {name: family_table(self.uid, name) for name in collected}
+        return made | {t: self._collected(t, read, keys, collected[name]) for name, t in tables.items()}
+
+    def _collected(self, table: str, read: Any, keys: Mapping[str, Column], values: Column) -> Any:
+        """A row for each value, by its place where the table has one."""
+        exploded = read.select(*[column.alias(name) for name, column in keys.items()], F.posexplode(values))
+        *places, value = [f.name for f in table_columns(self.tables[table]) if f.name not in keys]
+        columns = {**{name: F.col(quoted(name)) for name in keys}, value: F.col("col")}
+        return self._table(table, exploded, columns | {name: F.col("pos") for name in places})
 
     def _sessions(self) -> dict[str, Any]:
         """Spark keeps a row a session, with all keys and the session in front of the buffers."""
@@ -122,7 +136,7 @@ class SparkState:
         session = F.col(f"value.{quoted(times[0])}")
         end = session["end"]
         columns = {**self._keys(read, and_start=True), function.start: session["start"], function.end: end}
-        columns |= columns_of(function, self.uid, buffers_of(F.col("value"), kind)[grouped:])
+        columns |= columns_of(function, self.uid, buffers_of(F.col("value"), kind)[grouped:])[0]
         columns[TIMEOUT_MS] = F.ceil(_micros(end, kind[times[0]].dataType["end"].dataType) / 1000).cast("bigint") - 1
         none = self.spark.createDataFrame([], table_columns(self.tables[self.uid]))
         return {self.uid: none, table: self._table(table, read, columns)}
@@ -131,8 +145,7 @@ class SparkState:
         if names:
             raise InvalidInputError(
                 f"operator {self.uid!r}: what Spark keeps of {', '.join(names)} is not understood here, so "
-                f"the operator cannot be imported; compute its state of the rows: `ckpt.savepoint_writer(...)"
-                f".bootstrap({self.uid!r}, rows)`"
+                f"the operator cannot be imported; {self._anew()}"
             )
 
     def _distinct(self) -> dict[str, Any]:
@@ -217,7 +230,8 @@ class SparkState:
         )
 
     def _join(self) -> dict[str, Any]:
-        join = SparkJoin(self.uid, self.node.function, self._read)
+        function: StreamJoin = self.node.function
+        join = SparkJoin(self.uid, function, self._read, self.semi() if function.how == SEMI else None)
         sides = join.sides()
         tables = {family_table(self.uid, name): side for name, side in zip(COUNTS, sides, strict=True)}
         tables[self.uid] = join.counts(sides)
@@ -229,7 +243,17 @@ class SparkState:
         # Spark's HDFS store asks its coordinator, which is there only since the session looked at its streams.
         self.spark.streams.active  # noqa: B018 - for what it starts
         reader = self.spark.read.format("statestore").option("batchId", self.batch)
-        return reader.option("operatorId", self.operator.number).options(**options).load(self.location)
+        try:
+            return reader.option("operatorId", self.operator.number).options(**options).load(self.location)
+        except (Py4JJavaError, PySparkException) as error:
+            raise InvalidInputError(
+                f"operator {self.uid!r}: expected state that Spark's own reader can read, found {_first_line(error)}. "
+                "Of transformWithState, Spark's checkpoint holds absolute paths: read it where the query wrote it. "
+                f"Else: {self._anew()}"
+            ) from error
+
+    def _anew(self) -> str:
+        return f"compute its state of the rows: `ckpt.savepoint_writer(...).bootstrap({self.uid!r}, rows)`"
 
     def _keys(self, read: Any, and_start: bool = False) -> dict[str, Column]:
         """By name; by place, where names are those of expressions. ``and_start``: behind them is a session's start."""
@@ -270,6 +294,12 @@ class SparkState:
         """``read`` with the columns of ``table``, in their types."""
         fields = table_columns(self.tables[table])
         return read.select(*[columns[f.name].cast(f.dataType).alias(f.name) for f in fields])
+
+
+def _first_line(error: Exception) -> str:
+    """What Spark says, without the trace of its Java."""
+    java = getattr(error, "java_exception", None)
+    return str(error if java is None else java.toString()).splitlines()[0]
 
 
 def _is_session(kind: T.DataType) -> bool:

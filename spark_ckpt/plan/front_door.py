@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from spark_ckpt.execution.job_graph import Translated
+from spark_ckpt.execution.semi_columns import SemiColumns
 from spark_ckpt.operators.own_operators import Groups
 from spark_ckpt.plan.analysed.leaves import Stream
 
@@ -29,6 +30,8 @@ class FrontDoor:
     groups_of: Callable[[Any], Groups]
     frames: Any
     grouped: Any
+    semi_columns: Callable[[SparkDF], SemiColumns | None] = lambda _: None
+    """See :func:`spark_ckpt.plan.analysed.semi_joins.semi_columns`; not known over Spark Connect."""
 
 
 def front_door(spark: Any) -> FrontDoor:
@@ -52,10 +55,11 @@ def _classic() -> FrontDoor:
 
     from spark_ckpt.plan.analysed.leaves import session_of, stream_frame
     from spark_ckpt.plan.analysed.own_operators import groups_of
+    from spark_ckpt.plan.analysed.semi_joins import semi_columns
     from spark_ckpt.plan.analysed.translate import translated
     from spark_ckpt.plan.analysed.uids import with_uid
 
-    return FrontDoor(translated, stream_frame, session_of, with_uid, groups_of, DataFrame, GroupedData)
+    return FrontDoor(translated, stream_frame, session_of, with_uid, groups_of, DataFrame, GroupedData, semi_columns)
 
 
 @cache

@@ -18,7 +18,6 @@ from pyspark.sql import types as T
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution._spark_collected import elements_of
 from spark_ckpt.runtime.stateless import spark_schema
-from spark_ckpt.state.aggregates._in_families import FamilyAccumulator
 from spark_ckpt.state.aggregates.function import AggregateFunction
 
 
@@ -47,6 +46,7 @@ def columns_of(
     known: dict[str, Made] = {}
     rest = iter(buffers)
     accumulators = dict(zip(function.specs, function.accumulators, strict=True))
+    families = {a.name: a.family for a in function.keepers}
     # As they stand in the query; the state's own columns are in the order of their names.
     for name in dict.fromkeys(spec for specs in function.shown.values() for spec in specs):
         accumulator, kind = accumulators[name], function.specs[name].kind
@@ -54,11 +54,11 @@ def columns_of(
         if made_of not in known:
             known[made_of] = _made(uid, made_of, kind, accumulator.fields, rest)
         made = known[made_of]
-        if isinstance(accumulator, FamilyAccumulator):
+        if name in families:
             elements = elements_of(made[0], accumulator.type)
             if elements is None:
                 raise _not_understood(uid, f"{made_of} of {accumulator.type}")
-            values[accumulator.family], made = elements, [F.size(elements)]
+            values[families[name]], made = elements, [F.size(elements)]
         found.update((f.name, column.cast(_spark_type(f))) for f, column in zip(accumulator.fields, made))
     left = [buffer.name for buffer in rest]
     if left:

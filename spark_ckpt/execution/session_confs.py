@@ -8,10 +8,10 @@ from typing import Any
 
 from spark_ckpt.execution.java_classes import java_class
 from spark_ckpt.jobs.spark_folder import is_url
+from spark_ckpt.spark_versions.java_names import FILE_SYSTEM_CHECKPOINT_FILE_MANAGER
 from spark_ckpt.storage.filesystem import normalize_url
 
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_FEWER_FORKS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _OVERWRITES = {
     # Hive's, which Spark brings along for file://, refuses to rename to a name that is taken, and Spark's manager takes
     # the refusal for done: a repeated batch would leave the state of its first attempt behind, and the next start or
@@ -26,7 +26,8 @@ _PANDAS = {
     "prefer_int_ext_dtype": "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype",
     "int_to_decimal_coercion_enabled": "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled",
 }
-"""Spark's settings for what a pandas function gets and returns, by PySpark's names of them."""
+"""Spark's settings for what a pandas function gets and returns, by PySpark's names of them. The third came
+with Spark 4.2, the last with 4.1."""
 
 
 def all_confs(conf: Any) -> dict[str, str]:
@@ -41,7 +42,7 @@ def all_confs(conf: Any) -> dict[str, str]:
 
 def pandas_options(conf: Any) -> dict[str, bool]:
     """How the session wants values of pandas functions converted."""
-    return {name: conf.get(key) == "true" for name, key in _PANDAS.items()}
+    return {name: conf.get(key, None) == "true" for name, key in _PANDAS.items()}
 
 
 def no_data_batches(conf: Any) -> bool:
@@ -82,7 +83,7 @@ class SessionConfs:
         if "://" not in location and self._conf.get(_FILE_MANAGER, None) is None:
             # Hadoop's FileContext, the default, starts a process for every link it looks at: some 100 ms a batch on a
             # local disk. Both managers rename there. On HDFS the default's rename is the safer one.
-            self._wanted.update({_FILE_MANAGER: _FEWER_FORKS, **_OVERWRITES})
+            self._wanted.update({_FILE_MANAGER: FILE_SYSTEM_CHECKPOINT_FILE_MANAGER, **_OVERWRITES})
         self._before: dict[str, str | None] = {}
 
     def __enter__(self) -> None:

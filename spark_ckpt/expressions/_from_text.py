@@ -15,7 +15,7 @@ from spark_ckpt.expressions._decimals import narrow
 from spark_ckpt.expressions._values import as_array, each, failed, refuse
 from spark_ckpt.expressions.floats import float32
 from spark_ckpt.expressions.tree import Call
-from spark_ckpt.spark_version import spark_version
+from spark_ckpt.spark_versions import spark_version
 
 BLANKS = "".join(map(chr, (*range(33), 127)))
 """What Spark trims of a text that becomes a number, a boolean or a time."""

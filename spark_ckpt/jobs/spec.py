@@ -94,6 +94,8 @@ class RunSpec:
     """Spark's own, as records have it."""
     ends: Mapping[str, Any] = field(default_factory=dict)
     """Where sources end in this run, by uid."""
+    bounded: bool = False
+    """Sources end with what is there at the start, and cannot hear it from Spark (before 4.2)."""
 
     @property
     def identity(self) -> str:

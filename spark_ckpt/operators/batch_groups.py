@@ -9,8 +9,6 @@ from typing import Any
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.util import PythonEvalType
 
 from spark_ckpt.execution.build import BuildContext
 from spark_ckpt.execution.chain import Chain, Recipe, StreamRows
@@ -22,6 +20,8 @@ from spark_ckpt.operators.walks import Node, R, Walked
 from spark_ckpt.runtime.batch_epochs import LABELS, EpochOfSparkStreams, EpochsOfBatch
 from spark_ckpt.runtime.batch_groups import Form, Frames, Tables, around_both_sides, around_control_rows
 from spark_ckpt.runtime.stateless import spark_schema, with_control
+from spark_ckpt.spark_versions import eval_types
+from spark_ckpt.spark_versions.arrow_schemas import to_arrow_schema
 from spark_ckpt.storage.filesystem import Folder, normalize_url
 from spark_ckpt.storage.object_options import scheme_of
 from spark_ckpt.types import BEFORE_BARRIERS, CTL, STREAM_BITS, STREAM_MASK, TAG
@@ -58,7 +58,7 @@ STATIC_FIRST = (
     "cogroup of a static DataFrame's groups with those of a stream: call it of the stream, as in "
     'stream.groupBy("k").cogroup(static.groupBy("k")); its function gets the stream\'s rows first'
 )
-PORTIONS = (PythonEvalType.SQL_GROUPED_MAP_PANDAS_ITER_UDF, PythonEvalType.SQL_GROUPED_MAP_ARROW_ITER_UDF)
+PORTIONS = (eval_types.SQL_GROUPED_MAP_PANDAS_ITER_UDF, eval_types.SQL_GROUPED_MAP_ARROW_ITER_UDF)
 """Functions that take an iterator of a group's rows."""
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 
@@ -102,7 +102,7 @@ class UserFunction:
         if self.pandas:
             return Frames(out.fieldNames()[:-2], pandas_options(spark.conf)["assign_cols_by_name"])
         large = self.large and spark.conf.get(_LARGE) == "true"
-        return Tables(to_arrow_schema(out, timezone="UTC", prefers_large_types=large))
+        return Tables(to_arrow_schema(out, prefers_large_types=large))
 
     def of_each(self, groups: Any, called: Callable[..., Any], out: T.StructType) -> Chain:
         """The rows that ``called`` makes of each of ``groups``."""

@@ -8,6 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import types as T
 
 from spark_ckpt.execution.spark_errors import RefusedAsInSparkError, unsupported
+from spark_ckpt.spark_versions.sql_types import DATETIME
 from spark_ckpt.state.joins.predicate import Predicate
 
 LEFT, RIGHT = 0, 1
@@ -17,7 +18,7 @@ FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 ORDERED = (
     T.NumericType,
     T.BooleanType,
-    T.DatetimeType,
+    *DATETIME,
     T.StringType,
     T.BinaryType,
     T.DayTimeIntervalType,

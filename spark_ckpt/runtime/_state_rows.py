@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_ckpt.jobs.state import StateFiles
+from spark_ckpt.spark_versions.arrow_schemas import to_arrow_schema
 from spark_ckpt.state.ipc import conform
 
 
@@ -22,7 +22,7 @@ class StateRows(DataSource):
     files: StateFiles
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _Reader(self.files, to_arrow_schema(schema, timezone="UTC"))
+        return _Reader(self.files, to_arrow_schema(schema))
 
 
 class _Reader(DataSourceReader):

@@ -16,6 +16,8 @@ from spark_ckpt.runtime.delivered import DeliveredRows
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.sink.writer import CkptStreamWriter
 from spark_ckpt.runtime.source.reader import CkptStreamReader
+from spark_ckpt.runtime.source.unasked import UnaskedReader
+from spark_ckpt.spark_versions import spark_version
 
 
 class RunSource(DataSource):
@@ -33,7 +35,8 @@ class RunSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         freeze()  # Spark's planner asks anew for every batch, in a process that it keeps
-        return CkptStreamReader(self.run, self.source, self.operations)
+        reader = CkptStreamReader(self.run, self.source, self.operations)
+        return reader if spark_version() >= (4, 2) else UnaskedReader(reader)
 
 
 class RunSink(DataSource):

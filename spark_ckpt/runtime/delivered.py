@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sinks.deliveries import Deliveries, ReadyFile, read_rows
+from spark_ckpt.spark_versions.arrow_schemas import to_arrow_schema
 from spark_ckpt.storage.filesystem import Folder
 
 _PARTITION_BYTES = 16 * 1024 * 1024
@@ -34,7 +34,7 @@ class DeliveredRows(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         deliveries = Deliveries(self.url, self.storage, self.job, self.sink)
         checkpoint = int(self.options["checkpoint"])
-        declared = to_arrow_schema(schema, timezone="UTC")
+        declared = to_arrow_schema(schema)
         return _Reader(self.url, self.storage, checkpoint, deliveries.files(checkpoint), declared)
 
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.conversion import ArrowBatchTransformer, PandasToArrowConversion
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from spark_ckpt.arrow_types import exact_cast
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.runtime.lazy_batch import LazyBatch, RowOperation
+from spark_ckpt.spark_versions.arrow_schemas import to_arrow_schema
+from spark_ckpt.spark_versions.pandas_conversion import to_arrow, to_frame
 from spark_ckpt.state.functions.pandas_input import in_timezone
 from spark_ckpt.state.ipc import nullable_type
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, STREAM_MASK, TAG, epoch_of_tag, make_tag
@@ -37,7 +38,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     A field of a struct that Spark knows to be never null is null in Arrow where the struct is: behind an outer join, in
     a control row. Arrow refuses such a value in a cast to the very type that it has.
     """
-    exact = to_arrow_schema(schema, timezone="UTC")
+    exact = to_arrow_schema(schema)
     return pa.schema([field.with_type(nullable_type(field.type)) for field in exact])
 
 
@@ -182,7 +183,7 @@ class MapPandas(MapArrow):
     def _call(self, data: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for frame in self.func(map(self._frame, data)):
             if len(frame):
-                yield PandasToArrowConversion.convert(
+                yield to_arrow(
                     frame,
                     self._struct,
                     timezone=self._timezone,
@@ -193,11 +194,5 @@ class MapPandas(MapArrow):
                 )
 
     def _frame(self, batch: pa.RecordBatch) -> Any:
-        """All columns as one struct, as Spark sends them: which conversion a column gets depends on the others."""
         local = pa.schema([f.with_type(in_timezone(f.type, self._timezone)) for f in batch.schema])
-        return ArrowBatchTransformer.to_pandas(
-            ArrowBatchTransformer.wrap_struct(batch.cast(local)),
-            timezone=self._timezone,
-            prefer_int_ext_dtype=self._options.get("prefer_int_ext_dtype", False),
-            df_for_struct=True,
-        )[0]
+        return to_frame(batch.cast(local), self._timezone, self._options.get("prefer_int_ext_dtype", False))

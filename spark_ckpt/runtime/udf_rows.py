@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 from pyspark.core.broadcast import Broadcast
 from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.serializers import CloudPickleSerializer
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
-from pyspark.util import PythonEvalType
 
 from spark_ckpt.arrow_layouts import ordinary
-from spark_ckpt.spark_version import spark_version
+from spark_ckpt.spark_versions import eval_types, spark_version
+from spark_ckpt.spark_versions.arrow_schemas import to_arrow_type
 
 Function = Callable[..., Any]
 
@@ -237,7 +236,7 @@ class _Arrow(_Vectors):
         return column.filter(pa.array(keep))
 
     def nothing(self, count: int) -> Any:
-        return pa.nulls(count, to_arrow_type(self._return_type, timezone="UTC"))
+        return pa.nulls(count, to_arrow_type(self._return_type))
 
     def place(self, result: Any, keep: Any) -> Any:
         if keep.all() or not isinstance(result, pa.Array | pa.ChunkedArray):
@@ -246,17 +245,17 @@ class _Arrow(_Vectors):
 
 
 KINDS: dict[int, Callable[[Function, DataType], Function]] = {
-    PythonEvalType.SQL_BATCHED_UDF: _row,
-    PythonEvalType.SQL_ARROW_BATCHED_UDF: _row,
-    PythonEvalType.SQL_SCALAR_PANDAS_UDF: lambda f, t: _scalar(f, _Pandas(t)),
-    PythonEvalType.SQL_SCALAR_PANDAS_ITER_UDF: lambda f, t: _iterator(f, _Pandas(t)),
-    PythonEvalType.SQL_SCALAR_ARROW_UDF: lambda f, t: _scalar(f, _Arrow(t)),
-    PythonEvalType.SQL_SCALAR_ARROW_ITER_UDF: lambda f, t: _iterator(f, _Arrow(t)),
+    eval_types.SQL_BATCHED_UDF: _row,
+    eval_types.SQL_ARROW_BATCHED_UDF: _row,
+    eval_types.SQL_SCALAR_PANDAS_UDF: lambda f, t: _scalar(f, _Pandas(t)),
+    eval_types.SQL_SCALAR_PANDAS_ITER_UDF: lambda f, t: _iterator(f, _Pandas(t)),
+    eval_types.SQL_SCALAR_ARROW_UDF: lambda f, t: _scalar(f, _Arrow(t)),
+    eval_types.SQL_SCALAR_ARROW_ITER_UDF: lambda f, t: _iterator(f, _Arrow(t)),
 }
 """By Spark's kinds of functions that compute a column; the others never stand in an expression of a stream."""
 
-PANDAS_KINDS = (PythonEvalType.SQL_SCALAR_PANDAS_UDF, PythonEvalType.SQL_SCALAR_PANDAS_ITER_UDF)
+PANDAS_KINDS = (eval_types.SQL_SCALAR_PANDAS_UDF, eval_types.SQL_SCALAR_PANDAS_ITER_UDF)
 """Where a null in a control row would change the type of a whole column."""
 
-CHAINED_KINDS = (*PANDAS_KINDS, PythonEvalType.SQL_BATCHED_UDF)
+CHAINED_KINDS = (*PANDAS_KINDS, eval_types.SQL_BATCHED_UDF)
 """Those that Spark chains when one is the only argument of another."""

@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from spark_ckpt.arrow_types import exact_cast, plain_type
 from spark_ckpt.errors import BadRecordError, ConfigError
+from spark_ckpt.spark_versions.arrow_schemas import to_arrow_schema
 
 MAX_BATCH_ROWS = 65_536
 """Rows of the largest batch a source yields."""
@@ -24,7 +25,7 @@ _TUPLE_BATCH_ROWS = 10_000
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema Spark's JVM expects for ``schema``: timestamps as UTC microseconds."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)
 
 
 def spark_schema(found: pa.Schema) -> StructType:

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.sources._convert import MAX_BATCH_ROWS, arrow_schema
 from spark_ckpt.sources._options import Option, parse_options
+from spark_ckpt.spark_versions.read_limits import SupportsTriggerAvailableNow
 
 SCHEMA = StructType([StructField("timestamp", TimestampType()), StructField("value", LongType())])
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sources._convert import arrow_schema, records_to_batches
+from spark_ckpt.spark_versions.read_limits import ReadLimit
 
 
 class SimpleSplit(InputPartition):

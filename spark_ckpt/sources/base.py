@@ -16,7 +16,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from spark_ckpt.clock import now_ms
@@ -25,6 +24,7 @@ from spark_ckpt.sources._convert import arrow_schema, records_to_batches
 from spark_ckpt.sources._ends import time_ms
 from spark_ckpt.sources._simple import SimpleAdapter
 from spark_ckpt.sources.ddl import parse_ddl
+from spark_ckpt.spark_versions.read_limits import ReadAllAvailable, SupportsTriggerAvailableNow
 
 KNOWN_SOURCES: Mapping[str, str] = {
     "delta": "spark_ckpt.sources.delta.source:DeltaSource",

@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
@@ -36,6 +35,7 @@ from spark_ckpt.sources.base import UsesMetadata
 from spark_ckpt.sources.file_log import DiscoveryLog
 from spark_ckpt.sources.file_text import check_schema
 from spark_ckpt.sources.old_calendar import modes_of, settled_modes
+from spark_ckpt.spark_versions.read_limits import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.object_options import OBJECT_STORES, scheme_of
 from spark_ckpt.storage.record_store import RecordStore

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from spark_ckpt.clock import now_ms
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sources._ends import earlier
 from spark_ckpt.sources._numbers import NumbersReader, NumbersSource
 from spark_ckpt.sources._options import Option, positive, whole_seconds
+from spark_ckpt.spark_versions.read_limits import ReadAllAvailable, ReadLimit
 
 NAME = "rate"
 OPTIONS: dict[str, Option] = {

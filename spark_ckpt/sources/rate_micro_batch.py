@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from spark_ckpt.sources._ends import earlier, time_ms
 from spark_ckpt.sources._numbers import NumbersReader, NumbersSource
 from spark_ckpt.sources._options import natural, positive
+from spark_ckpt.spark_versions.read_limits import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 NAME = "rate-micro-batch"
 OPTIONS = {

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.sources.base import UsesMetadata
+from spark_ckpt.spark_versions.read_limits import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.object_options import scheme_of
 

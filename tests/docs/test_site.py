@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.site_docs import pages, rendered
-from spark_ckpt.spark_version import spark_version
+from spark_ckpt.spark_versions import spark_version
 
 ROOT = Path(__file__).parents[2]
 

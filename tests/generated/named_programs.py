@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.sources.ddl import parse_ddl
+from spark_ckpt.spark_versions.arrow_schemas import to_arrow_schema
 from tests.generated.named_steps import ROW_STEPS, NamedSteps
 from tests.generated.queries import modes_of
 from tests.generated.query_checks import explained
@@ -242,7 +242,7 @@ def made_sides(spark: Any, folder: Path, chosen: random.Random) -> TwoSides:
 
 
 def _table(chosen: random.Random, columns: dict[str, str], values: dict[str, list[Any]], rows: int) -> pa.Table:
-    schema = to_arrow_schema(parse_ddl(ddl(columns)), timezone="UTC")
+    schema = to_arrow_schema(parse_ddl(ddl(columns)))
     made = [pa.array([chosen.choice(values[f.name]) for _ in range(rows)], f.type) for f in schema]
     return pa.Table.from_arrays(made, schema=schema)
 

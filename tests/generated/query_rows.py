@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_ckpt.sources.ddl import parse_ddl
+from spark_ckpt.spark_versions.arrow_schemas import to_arrow_schema
 from tests.generated.expressions import quoted
 
 COLUMNS: dict[str, str] = {
@@ -73,7 +73,7 @@ def batches(
         values = [_row(chosen, columns, number + i, batch, paced and i == size - 1) for i in range(size)]
         number += size
         values = [_ahead(columns, row) if ahead and chosen.random() < 0.5 else row for row in values]
-        schema = to_arrow_schema(parse_ddl(ddl(columns)), timezone="UTC")
+        schema = to_arrow_schema(parse_ddl(ddl(columns)))
         by_column = [pa.array([v[i] for v in values], field.type) for i, field in enumerate(schema)]
         made.append(pa.Table.from_arrays(by_column, schema=schema))
     return made

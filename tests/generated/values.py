@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_ckpt.sources.ddl import parse_ddl
+from spark_ckpt.spark_versions.arrow_schemas import to_arrow_schema
 
 COLUMNS: dict[str, str] = {
     "id": "bigint",
@@ -42,7 +42,7 @@ COLUMNS: dict[str, str] = {
 """Of every input. ``id`` counts the rows in the order they come, ``k`` has few values."""
 
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-ARROW = to_arrow_schema(parse_ddl(SCHEMA), timezone="UTC")
+ARROW = to_arrow_schema(parse_ddl(SCHEMA))
 
 _UTC = dt.timezone.utc
 _TEXTS = ["", " ", "null", "NULL", "a", "A", "a ", "ä", "ß", "ss", "1", "-0.0", "0.1", "1e2", "a,b", 'a"b', "a'b"]

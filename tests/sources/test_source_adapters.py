@@ -12,11 +12,11 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType, TimestampType
 
 from spark_ckpt.errors import BadRecordError, ConfigError, InvalidInputError
 from spark_ckpt.sources.base import InnerReader, UsesMetadata, finds_within_s, open_source
+from spark_ckpt.spark_versions.read_limits import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 
 AVAILABLE = 10
 

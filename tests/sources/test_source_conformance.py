@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_ckpt.errors import CkptError
+from spark_ckpt.spark_versions.read_limits import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 from spark_ckpt.testing.source_conformance import SourceConformance, SourceTarget
 
 SCHEMA = StructType([StructField("n", LongType()), StructField("s", StringType())])

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_ckpt import clock
 from spark_ckpt.config import JobConfig
@@ -32,6 +31,7 @@ from spark_ckpt.protocol.source_offset import SourceOffset
 from spark_ckpt.protocol.source_steps import ReadDrained
 from spark_ckpt.protocol.source_view import LOOK_MS
 from spark_ckpt.runtime.source.reader import CkptStreamReader
+from spark_ckpt.spark_versions.read_limits import ReadMaxRows
 from spark_ckpt.storage.job_paths import JobPaths
 
 ROOT = Path(__file__).parents[2]

@@ -77,11 +77,12 @@ class Input:
     """A folder of Parquet files, one a batch, in the order they were added."""
 
     def __init__(self, folder: Path, schema: str) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructType
 
+        from spark_ckpt.spark_versions.arrow_schemas import to_arrow_schema
+
         self.folder, self.schema = folder, schema
-        self._arrow = to_arrow_schema(StructType.fromDDL(schema), timezone="UTC")
+        self._arrow = to_arrow_schema(StructType.fromDDL(schema))
         self._files = 0
         folder.mkdir(parents=True)
 

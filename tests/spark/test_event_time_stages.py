@@ -11,7 +11,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import LongType, StructType, TimestampType
 
 from spark_ckpt.agg import AggSpec
@@ -26,6 +25,7 @@ from spark_ckpt.runtime.operator.spec import EventTime, OperatorSpec, WatermarkS
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 from spark_ckpt.runtime.stateless import MarkStream
 from spark_ckpt.runtime.windows import TIME
+from spark_ckpt.spark_versions.read_limits import ReadMaxRows
 from spark_ckpt.state.aggregates.windowed import WindowedAggregate
 from spark_ckpt.state.functions.pandas_function import PandasStateFunction
 from spark_ckpt.state.ipc import from_bytes, nullable_schema

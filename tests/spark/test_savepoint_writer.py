@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 import spark_ckpt
 from spark_ckpt import agg, faults
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution.state_writing import hashed_rows
 from spark_ckpt.runtime.state_writing import ROUTE, HashRows
+from spark_ckpt.spark_versions.arrow_schemas import to_arrow_schema
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.written_rows import WrittenRows
 from spark_ckpt.state.subtasks import Subtasks
@@ -63,7 +63,7 @@ def test_spark_hashes_and_routes_rows_of_state_as_tasks_do(spark: SparkSession) 
     columns = [f"try_cast(t AS {kind}) c{at}" for at, kind in enumerate(kinds)]
     rows = spark.createDataFrame([(t,) for t in [*texts, None]], "t string").selectExpr(*columns, "hash(t) value")
     keys = [f"c{at}" for at in range(len(kinds))]
-    schema = to_arrow_schema(rows.schema, timezone="UTC")
+    schema = to_arrow_schema(rows.schema)
     layout = StateLayout(pa.schema(list(schema)[:-1]), pa.schema([schema.field("value")]), False)
     for own, partitions in ((None, 3), (1, 3), (None, 200)):
         form, subtasks = WrittenRows(layout, 128, own), Subtasks(128, partitions)

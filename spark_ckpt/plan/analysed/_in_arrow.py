@@ -15,7 +15,6 @@ from zoneinfo import available_timezones
 
 import pyarrow as pa
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from spark_ckpt.execution.java_classes import attribute_id, is_a, items_of, seq_items
 from spark_ckpt.execution.lineage import Leaves, Stays
@@ -36,6 +35,7 @@ from spark_ckpt.plan.analysed._json_in_arrow import (
 from spark_ckpt.plan.analysed._nodes import type_of
 from spark_ckpt.runtime.expressions import Compute, Keep
 from spark_ckpt.runtime.operations import Operation
+from spark_ckpt.spark_versions.arrow_schemas import to_arrow_type
 from spark_ckpt.state.ipc import nullable_type
 from spark_ckpt.types import CONTROL_COLUMNS
 
@@ -270,7 +270,7 @@ def arrow_kind(kind: T.DataType) -> pa.DataType:
     if has_repeated_fields(kind):
         raise StaysError(f"{kind.simpleString()} has a name twice", Leaves.TYPE)
     try:
-        return nullable_type(to_arrow_type(kind, timezone="UTC"))  # as rows have it: runtime/stateless.py, arrow_schema
+        return nullable_type(to_arrow_type(kind))  # as rows have it: runtime/stateless.py, arrow_schema
     except Exception as e:
         raise StaysError(f"Arrow has no {kind.simpleString()}", Leaves.TYPE) from e
 

@@ -22,6 +22,7 @@ from spark_ckpt.execution.java_classes import (
     to_seq,
     tree_node_tag,
 )
+from spark_ckpt.spark_versions import spark_version
 from spark_ckpt.types import CTL, TAG
 
 SparkDF = Any
@@ -179,7 +180,9 @@ def expression_class(name: str) -> Any:
 
 def text_of(expression: JavaObject) -> str:
     """As Spark calls a result without a name: columns without the relations that they are of."""
-    return str(getattr(java_class(f"{CATALYST}.util.package$"), "MODULE$").toPrettySQL(expression, False))
+    util = getattr(java_class(f"{CATALYST}.util.package$"), "MODULE$")
+    plain_casts = (False,) if spark_version() >= (4, 1) else ()
+    return str(util.toPrettySQL(expression, *plain_casts))
 
 
 def type_of(expression: JavaObject) -> T.DataType:

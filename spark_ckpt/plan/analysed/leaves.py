@@ -17,13 +17,14 @@ from spark_ckpt.execution.chain import Recipe, StreamRows
 from spark_ckpt.execution.java_classes import CATALYST, OPTION, frame_of, java_class, seq_items, to_seq
 from spark_ckpt.execution.lineage import Lineage
 from spark_ckpt.plan.analysed._nodes import analysed, java_type, kind_of, new_attributes, relation, tag, tag_of
+from spark_ckpt.spark_versions import spark_version
+from spark_ckpt.spark_versions.java_names import STREAMING_RELATION
 
 SparkDF = Any
 JavaObject = Any
 
 _TAG = "spark_ckpt.source"
 _DATA_SOURCE = "org.apache.spark.sql.execution.datasources.DataSource"
-_RELATION = "org.apache.spark.sql.execution.streaming.runtime.StreamingRelation"
 _known: dict[str, Stream] = {}
 """Of this process. A source is known as long as the process lives, as Spark's plans name it by a number."""
 _numbers = count()
@@ -80,13 +81,15 @@ def _files(spark: Any, stream: Stream, attributes: Sequence[JavaObject], number:
     option, none = java_class(OPTION), java_class(OPTION).empty()
     options = java_class("org.apache.spark.api.python.PythonUtils").toScalaMap({_TAG: number})
     schema, nothing = option.apply(java_type(stream.schema)), to_seq(())
+    unnamed: tuple[Any, ...] = ()
+    last: tuple[Any, ...] = ()
+    if spark_version() >= (4, 2):  # in which a source may be given a name
+        unnamed = (getattr(java_class(f"{CATALYST}.streaming.Unassigned$"), "MODULE$"),)
+        last = (none,)
     source = java_class(_DATA_SOURCE)(
-        spark._jsparkSession, stream.files, nothing, schema, nothing, none, options, none, none
+        spark._jsparkSession, stream.files, nothing, schema, nothing, none, options, none, *last
     )
-    made = java_class(_RELATION)
-    # Spark 4.2 has a fourth parameter: the name that a source is given
-    unnamed = java_class(f"{CATALYST}.streaming.Unassigned$")
-    return made(source, stream.files, to_seq(attributes), getattr(unnamed, "MODULE$"))
+    return java_class(STREAMING_RELATION)(source, stream.files, to_seq(attributes), *unnamed)
 
 
 def _number_of_files(leaf: JavaObject) -> str | None:

@@ -26,6 +26,7 @@ from spark_ckpt.plan.relations._row_by_row import under_names
 from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import empty, parts_of
 from spark_ckpt.runtime.stateless import with_control
+from spark_ckpt.spark_versions.sql_types import DATETIME
 
 Relation = Any
 Expression = Any
@@ -93,7 +94,7 @@ class RelationSides(JoinedSides[Rows]):
             return one
         nulls = [F.lit(None).cast(kind) for kind in kinds]
         rows = self.of.frame(self._over[LEFT])
-        for alike in (T.NumericType, T.DatetimeType):
+        for alike in (T.NumericType, DATETIME):
             if all(isinstance(kind, alike) for kind in kinds):
                 return rows.select(F.coalesce(*nulls)).schema.fields[0].dataType
         both = rows.select(nulls[0].alias("one"), nulls[1].alias("other"))

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
-from pyspark.util import PythonEvalType
 
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.execution.columns import refuse_reserved
@@ -28,6 +27,7 @@ from spark_ckpt.plan.relations._translation import Rows, Translation
 from spark_ckpt.plan.relations._tree import all_parts, kind_of, over
 from spark_ckpt.plan.relations._windows import hidden_window
 from spark_ckpt.runtime.batch_groups import BY
+from spark_ckpt.spark_versions import eval_types
 from spark_ckpt.types import TAG
 
 Relation = Any
@@ -104,8 +104,8 @@ _TIME_MODES = {"none": "None", "processingtime": "ProcessingTime", "eventtime": 
 """What PySpark takes in any letters -> what it calls them."""
 
 _PROCESSORS_OF_FRAMES = (
-    PythonEvalType.SQL_TRANSFORM_WITH_STATE_PANDAS_UDF,
-    PythonEvalType.SQL_TRANSFORM_WITH_STATE_PANDAS_INIT_STATE_UDF,
+    eval_types.SQL_TRANSFORM_WITH_STATE_PANDAS_UDF,
+    eval_types.SQL_TRANSFORM_WITH_STATE_PANDAS_INIT_STATE_UDF,
 )
 
 
@@ -120,7 +120,7 @@ def kind_of_function(node: Relation) -> int:
 
 
 def map_rows(of: Translation, node: Relation) -> Rows:
-    is_arrow = kind_of_function(node) == PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    is_arrow = kind_of_function(node) == eval_types.SQL_MAP_ARROW_ITER_UDF
     return handlers.map_rows(of, node, function_of(node), is_arrow, bool(node._is_barrier), node._profile)
 
 
@@ -160,9 +160,9 @@ def _places(of: Translation, node: Relation, rows: Rows) -> list[int]:
 
 
 _OF_FRAMES = (
-    PythonEvalType.SQL_GROUPED_MAP_PANDAS_UDF,
-    PythonEvalType.SQL_GROUPED_MAP_PANDAS_ITER_UDF,
-    PythonEvalType.SQL_COGROUPED_MAP_PANDAS_UDF,
+    eval_types.SQL_GROUPED_MAP_PANDAS_UDF,
+    eval_types.SQL_GROUPED_MAP_PANDAS_ITER_UDF,
+    eval_types.SQL_COGROUPED_MAP_PANDAS_UDF,
 )
 
 

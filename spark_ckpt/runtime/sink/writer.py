@@ -10,7 +10,7 @@ from threading import Lock
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_ckpt.arrow_types import exact_cast
@@ -24,6 +24,7 @@ from spark_ckpt.runtime.stateless import runs_of_tag, split_control
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.rejects import rejected
 from spark_ckpt.sinks.side_by_side import Call, side_by_side
+from spark_ckpt.spark_versions.stream_writer import DataSourceStreamArrowWriter
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, Committable, Epoch, epoch_of_tag
 
 

@@ -14,12 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from spark_ckpt import clock
 from spark_ckpt.jobs.heartbeat import Heart
@@ -38,6 +32,12 @@ from spark_ckpt.runtime.source.trigger_coordinator import TriggerCoordinator
 from spark_ckpt.runtime.stateless import arrow_schema, with_control
 from spark_ckpt.sources.base import InnerReader, open_source
 from spark_ckpt.sources.lanes import lanes
+from spark_ckpt.spark_versions.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from spark_ckpt.types import make_tag
 
 Offset = dict[str, Any]

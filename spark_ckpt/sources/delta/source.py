@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import CkptError, ConfigError, InvalidInputError, RetryableError
@@ -31,6 +30,7 @@ from spark_ckpt.sources.delta._start import check_start, first_position, first_s
 from spark_ckpt.sources.delta._table import FollowedTable, Reading
 from spark_ckpt.sources.delta.options import LATEST, OPTIONS, refuse_others
 from spark_ckpt.sources.old_calendar import modes_of, settled_modes
+from spark_ckpt.spark_versions.read_limits import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from spark_ckpt.storage.filesystem import normalize_url
 from spark_ckpt.storage.object_options import delta_rs_options, scheme_of
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import index_by_id
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.sources._convert import spark_schema
 from spark_ckpt.sources._options import Option, duration_s, flag, natural, parse_options, positive, text
 from spark_ckpt.sources.iceberg._history import SKIP_DELETE, SKIP_OVERWRITE, History, Position, Skips
+from spark_ckpt.spark_versions.read_limits import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from spark_ckpt.storage.iceberg_catalog import IcebergCatalog, absolute, check_catalog
 from spark_ckpt.storage.iceberg_rows import rows_of
 

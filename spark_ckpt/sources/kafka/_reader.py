@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from confluent_kafka import KafkaException, Message
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import InvalidInputError
@@ -33,6 +32,7 @@ from spark_ckpt.sources.kafka._positions import (
     ranges_between,
 )
 from spark_ckpt.sources.kafka._rows import rows
+from spark_ckpt.spark_versions.read_limits import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from spark_ckpt.storage.record_store import Exists, RecordStore
 
 if TYPE_CHECKING:

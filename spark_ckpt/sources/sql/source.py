@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from spark_ckpt import clock
@@ -24,6 +23,7 @@ from spark_ckpt.sources._options import duration_s, parse_options, positive, tex
 from spark_ckpt.sources.sql._settling import Settling, writers
 from spark_ckpt.sources.sql._table import FoundTable, TableFacts
 from spark_ckpt.sources.sql._values import INTEGER, from_json, ranges, to_json
+from spark_ckpt.spark_versions.read_limits import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from spark_ckpt.storage.sql.connections import absolute_url, parse_url
 from spark_ckpt.storage.sql.database import Database
 

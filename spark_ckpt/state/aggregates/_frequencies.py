@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.spark_version import spark_version
+from spark_ckpt.spark_versions import spark_version
 from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates._in_families import (
     DistinctLists,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ckpt.spark_version import spark_version
+from spark_ckpt.spark_versions import spark_version
 from spark_ckpt.state.aggregates._accumulators import Accumulator
 from spark_ckpt.state.aggregates._moments import distances
 from spark_ckpt.state.aggregates.ordinals import ranks

@@ -170,14 +170,14 @@ def _nulls_inside(column: pa.ChunkedArray) -> bool:
 
 
 def _series(rows: pa.Table, function: Converts) -> list[pd.Series]:
-    from pyspark.sql.conversion import ArrowBatchTransformer
+    from spark_ckpt.spark_versions.pandas_conversion import to_pandas
 
     # PySpark goes by the columns' own time zone, which is the session's in what the JVM sends and UTC in ours.
     local = pa.schema([pa.field(f.name, in_timezone(f.type, function.session_timezone)) for f in rows.schema])
-    return ArrowBatchTransformer.to_pandas(
+    return to_pandas(
         one_batch(rows.cast(local)),  # PySpark cannot convert times in a column without a chunk
-        timezone=function.session_timezone,
-        prefer_int_ext_dtype=function.options.get("prefer_int_ext_dtype", False),
+        function.session_timezone,
+        function.options.get("prefer_int_ext_dtype", False),
     )
 
 

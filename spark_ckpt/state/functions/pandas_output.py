@@ -113,12 +113,13 @@ class OutputConversion:
             return None
 
     def _convert(self, series: pd.Series, field: StructField, **options: bool) -> pa.Array:
-        from pyspark.sql.conversion import PandasToArrowConversion
         from pyspark.sql.types import StructType
+
+        from spark_ckpt.spark_versions.pandas_conversion import to_arrow
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
-            batch = PandasToArrowConversion.convert([series], StructType([field]), timezone=self.timezone, **options)
+            batch = to_arrow([series], StructType([field]), self.timezone, **options)
         return batch.column(0)
 
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_ckpt.jobs.committer import Committer
 from spark_ckpt.jobs.spec import RunSpec
@@ -21,6 +20,7 @@ from spark_ckpt.jobs.start import JobPlan, begin
 from spark_ckpt.protocol.aligner import AlignerConfig
 from spark_ckpt.protocol.events import Event
 from spark_ckpt.protocol.source_offset import SourceOffset
+from spark_ckpt.spark_versions.read_limits import ReadMaxRows
 from spark_ckpt.testing.simulation import _rewriting
 from spark_ckpt.testing.simulation._callers import ANSWERED
 from spark_ckpt.testing.simulation._changes import begun

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StructField, StructType
 
 from spark_ckpt.jobs.records import JobRecords
@@ -16,6 +15,7 @@ from spark_ckpt.jobs.spec import SourceSpec as RunSource
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.runtime.source.reader import CkptStreamReader, LanePartition
+from spark_ckpt.spark_versions.read_limits import ReadLimit, SupportsTriggerAvailableNow
 from spark_ckpt.testing.simulation._folder import records_of
 from spark_ckpt.testing.simulation._state import Output
 from spark_ckpt.testing.simulation.durable import Location

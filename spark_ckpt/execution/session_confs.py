@@ -8,6 +8,7 @@ from typing import Any
 
 from spark_ckpt.execution.java_classes import java_class
 from spark_ckpt.jobs.spark_folder import is_url
+from spark_ckpt.spark_versions import spark_version
 from spark_ckpt.spark_versions.java_names import FILE_SYSTEM_CHECKPOINT_FILE_MANAGER
 from spark_ckpt.storage.filesystem import normalize_url
 
@@ -21,13 +22,12 @@ _OVERWRITES = {
 }
 
 _PANDAS = {
-    "safecheck": "spark.sql.execution.pandas.convertToArrowArraySafely",
-    "assign_cols_by_name": "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName",
-    "prefer_int_ext_dtype": "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype",
-    "int_to_decimal_coercion_enabled": "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled",
+    "safecheck": ("spark.sql.execution.pandas.convertToArrowArraySafely", (4, 0)),
+    "assign_cols_by_name": ("spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName", (4, 0)),
+    "prefer_int_ext_dtype": ("spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype", (4, 2)),
+    "int_to_decimal_coercion_enabled": ("spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled", (4, 1)),
 }
-"""Spark's settings for what a pandas function gets and returns, by PySpark's names of them. The third came
-with Spark 4.2, the last with 4.1."""
+"""Spark's settings for what a pandas function gets and returns, by PySpark's names of them; since when it has them."""
 
 
 def all_confs(conf: Any) -> dict[str, str]:
@@ -42,7 +42,8 @@ def all_confs(conf: Any) -> dict[str, str]:
 
 def pandas_options(conf: Any) -> dict[str, bool]:
     """How the session wants values of pandas functions converted."""
-    return {name: conf.get(key, None) == "true" for name, key in _PANDAS.items()}
+    here = spark_version()
+    return {name: here >= since and conf.get(key) == "true" for name, (key, since) in _PANDAS.items()}
 
 
 def no_data_batches(conf: Any) -> bool:

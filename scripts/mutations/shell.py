@@ -145,7 +145,7 @@ MUTATIONS = (
     Mutation(
         _SAVEPOINTS,
         "an imported id is new",
-        "checkpoint = max(records.newest_id(), source.checkpoint) + 1",
+        "checkpoint = reserved_id(records, now_ms, source.checkpoint)",
         "checkpoint = source.checkpoint",
     ),
     Mutation(

@@ -231,9 +231,8 @@ class CkptQuery:
         reads among them; ``CheckpointFailedError`` after ``timeout_s`` seconds, or if checkpoints fail; and
         ``InvalidInputError`` if the query does not run, or is paused::
 
-            produce(orders)
-            query.await_visible(60)
-            assert warehouse.count() == expected
+            query.await_visible(60)  # what was written to the sources before this line
+            assert spark.read.format("delta").load("/lake/orders").count() == 3
         """
         self._require_running("only a query that runs shows what its sources have now")
         records, job, open_reader = self.job.records, self._run.job, self._open_reader

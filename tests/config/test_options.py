@@ -140,7 +140,7 @@ def test_whose_option_it_is(option: str, job: bool) -> None:
 
 def test_storage_of_the_first_sink_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    nothing = Running(None, None, (), None)  # type: ignore[arg-type]
+    nothing = Running(None, None, (), None, None)  # type: ignore[arg-type]
     monkeypatch.setattr("spark_ckpt.api.write.start_query", lambda request: asked.append(request) or nothing)
     session = SimpleNamespace(spark=None, config=lambda own: JobConfig.from_options({"spark.ckpt.dir": "/jobs"}, own))
     monkeypatch.setattr("spark_ckpt.api.write.translated", lambda *_: SimpleNamespace(_lineage=Lineage()))

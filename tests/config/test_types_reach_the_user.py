@@ -121,6 +121,7 @@ ddl = "customer string, amount long, at timestamp"
 orders = ckpt.readStream.format("files").schema(ddl).load("/data/orders")
 rows = orders
 query = orders.writeStream.format("delta").start("/lake/orders")
+job = query.job
 """
 
 

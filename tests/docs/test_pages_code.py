@@ -117,7 +117,8 @@ assert table.sort_values("customer").values.tolist() == [["a", 2, 15], ["b", 1, 
 
 def test_every_block_of_python_is_run_or_is_a_file_that_tests_run() -> None:
     with_code = {p.stem for p in DOCS.glob("*.md") if BLOCK.search(p.read_text())}
-    assert with_code == {*RUN, "plain-plugin", "payments"}  # which is examples/payments/job.py
+    # examples/payments/job.py, and tests/testing/test_testing_a_job_page.py
+    assert with_code == {*RUN, "plain-plugin", "payments", "testing-a-job"}
 
 
 @pytest.mark.timeout(1000)

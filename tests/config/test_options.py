@@ -13,7 +13,6 @@ from spark_ckpt.api.write import CkptDataStreamWriter
 from spark_ckpt.config import JobConfig, is_job_option
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.execution.lineage import Lineage
-from spark_ckpt.execution.start import Running
 from spark_ckpt.plain._options import job_of, source_of
 from spark_ckpt.redaction import secret_values
 from spark_ckpt.sinks._options import SinkOptions
@@ -139,15 +138,22 @@ def test_whose_option_it_is(option: str, job: bool) -> None:
 
 
 def test_storage_of_the_first_sink_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    nothing = Running(None, None, (), None, None)  # type: ignore[arg-type]
-    monkeypatch.setattr("spark_ckpt.api.write.start_query", lambda request: asked.append(request) or nothing)
+    class Asked(Exception):
+        """The request a start would be made of."""
+
+    def ask(request: Any) -> None:
+        raise Asked(request)
+
+    monkeypatch.setattr("spark_ckpt.api.write.start_query", ask)
     session = SimpleNamespace(spark=None, config=lambda own: JobConfig.from_options({"spark.ckpt.dir": "/jobs"}, own))
     monkeypatch.setattr("spark_ckpt.api.write.translated", lambda *_: SimpleNamespace(_lineage=Lineage()))
     writer = CkptDataStreamWriter(SimpleNamespace(columns=["k"]), session).format("files").option("storage.key", "sink")
-    writer.option("spark.ckpt.storage.key", "job").alsoTo("delta", **{"storage.key": "second"}).start("/out")
-    assert asked[0].job_options == {"spark.ckpt.storage.key": "job"}
-    assert asked[0].sinks == [("files", {"storage.key": "sink", "path": "/out"}), ("delta", {"storage.key": "second"})]
+    writer.option("spark.ckpt.storage.key", "job").alsoTo("delta", **{"storage.key": "second"})
+    with pytest.raises(Asked) as found:
+        writer.start("/out")
+    request = found.value.args[0]
+    assert request.job_options == {"spark.ckpt.storage.key": "job"}
+    assert request.sinks == [("files", {"storage.key": "sink", "path": "/out"}), ("delta", {"storage.key": "second"})]
 
 
 def test_storage_of_the_plain_plugin_is_the_sources_or_sinks() -> None:

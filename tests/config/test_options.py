@@ -138,18 +138,18 @@ def test_whose_option_it_is(option: str, job: bool) -> None:
 
 
 def test_storage_of_the_first_sink_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Asked(Exception):
+    class AskedError(Exception):
         """The request a start would be made of."""
 
     def ask(request: Any) -> None:
-        raise Asked(request)
+        raise AskedError(request)
 
     monkeypatch.setattr("spark_ckpt.api.write.start_query", ask)
     session = SimpleNamespace(spark=None, config=lambda own: JobConfig.from_options({"spark.ckpt.dir": "/jobs"}, own))
     monkeypatch.setattr("spark_ckpt.api.write.translated", lambda *_: SimpleNamespace(_lineage=Lineage()))
     writer = CkptDataStreamWriter(SimpleNamespace(columns=["k"]), session).format("files").option("storage.key", "sink")
     writer.option("spark.ckpt.storage.key", "job").alsoTo("delta", **{"storage.key": "second"})
-    with pytest.raises(Asked) as found:
+    with pytest.raises(AskedError) as found:
         writer.start("/out")
     request = found.value.args[0]
     assert request.job_options == {"spark.ckpt.storage.key": "job"}

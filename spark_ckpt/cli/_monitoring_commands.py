@@ -12,23 +12,26 @@ from rich.console import Console
 
 from spark_ckpt.cli._shared import AsJson, Dir, Name, Storage, errors, json_text, open_job, storage_settings
 from spark_ckpt.cli._text_table import terminal_width, text_table
+from spark_ckpt.cli._top import live_screen
 from spark_ckpt.monitoring.facts import BRIEF
 from spark_ckpt.monitoring.findings import Finding, Severity, findings_of
 from spark_ckpt.monitoring.folder import jobs_in, look_at
-from spark_ckpt.monitoring.overview import Overview
+from spark_ckpt.monitoring.overview import Overview, State
 from spark_ckpt.monitoring.words import age_text, instant_text, size_text, sparkline
 
 Watch = Annotated[
     float | None, typer.Option("--watch", metavar="SECONDS", help="Show it again every so many seconds, until Ctrl-C.")
 ]
+Every = Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Look again after so long.")]
 
 _JOBS = ("job", "state", "since", "checkpoint", "behind", "keys", "state size", "durations", "why")
 _LEFT = ("job", "state", "durations", "why")
+_URGENT = {state: at for at, state in enumerate((State.FAILED, State.CRASHED, State.STUCK, State.WAITS))}
 _TEXTS = ("source", "operator", "sink", "reads", "offset", "target")
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (jobs, status, doctor):
+    for command in (jobs, top, status, doctor):
         app.command()(command)
 
 
@@ -36,14 +39,21 @@ def jobs(dir: Dir, storage: Storage = None, as_json: AsJson = False, watch: Watc
     """List the jobs of a folder: state, newest checkpoint, how old what the sinks show is, size of the state."""
 
     def show() -> str:
-        found = [look_at(job, BRIEF) for job in jobs_in(dir, **storage_settings(storage or ()))]
-        if as_json:
-            return json_text([as_plain(o) for o in found])
-        if not found:
-            return f"There are no jobs in {dir}."
-        return text_table(_JOBS, [_row(o) for o in found], _LEFT, True, terminal_width() or 80)
+        found = _looks(dir, storage)
+        return json_text([as_plain(o) for o in found]) if as_json else _jobs_text(dir, found)
 
     _repeat(show, watch)
+
+
+def top(dir: Dir, every: Every = 2.0, storage: Storage = None) -> None:
+    """Show the jobs of a folder on one live screen, those that need somebody first. q or Ctrl-C ends it."""
+
+    def show() -> str:
+        found = sorted(_looks(dir, storage), key=lambda o: (_URGENT.get(o.state, len(_URGENT)), o.job))
+        return _jobs_text(dir, found)
+
+    with errors():
+        live_screen(show, every)
 
 
 def status(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False, watch: Watch = None) -> None:
@@ -69,6 +79,16 @@ def doctor(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False
             typer.echo(f"Nothing is wrong with {job}, as far as its folder tells.")
     if any(f.severity is Severity.ERROR for f in found):
         raise typer.Exit(1)
+
+
+def _looks(dir: str, storage: list[str] | None) -> list[Overview]:
+    return [look_at(job, BRIEF) for job in jobs_in(dir, **storage_settings(storage or ()))]
+
+
+def _jobs_text(dir: str, found: Sequence[Overview]) -> str:
+    if not found:
+        return f"There are no jobs in {dir}."
+    return text_table(_JOBS, [_row(o) for o in found], _LEFT, True, terminal_width() or 80)
 
 
 def _print_finding(finding: Finding) -> None:

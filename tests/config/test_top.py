@@ -1,0 +1,49 @@
+"""``spark-ckpt top`` in a terminal: it shows the jobs, ends with a key, and leaves the terminal as it was."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_DEADLINE_S = 60
+
+
+def _until(terminal: int, text: bytes) -> bytes:
+    seen, ends = b"", time.monotonic() + _DEADLINE_S
+    while text not in seen:
+        assert time.monotonic() < ends, seen
+        if select.select([terminal], [], [], 0.2)[0]:
+            seen += os.read(terminal, 65536)
+    return seen
+
+
+@pytest.mark.parametrize("key", [b"q", b"\x03"], ids=["q", "Ctrl-C"])
+def test_the_jobs_are_on_one_screen_until_a_key_ends_it_and_the_terminal_is_as_before(
+    tmp_path: Path, key: bytes
+) -> None:
+    mine, its = pty.openpty()
+    before = termios.tcgetattr(its)
+    command = [sys.executable, "-m", "spark_ckpt", "top", str(tmp_path), "--every", "0.2"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    with subprocess.Popen(
+        command, stdin=its, stdout=its, stderr=subprocess.PIPE, env=env, start_new_session=True,
+        preexec_fn=lambda: __import__("fcntl").ioctl(its, termios.TIOCSCTTY, 0),
+    ) as done:  # fmt: skip
+        try:
+            _until(mine, b"There are no jobs in")
+            os.write(mine, key)
+            assert done.wait(_DEADLINE_S) == 0
+        finally:
+            done.kill()
+    assert termios.tcgetattr(its) == before
+    os.close(mine)
+    os.close(its)

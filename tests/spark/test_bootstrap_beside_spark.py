@@ -20,7 +20,7 @@ BY_BATCHES = ("3", "4")
 duplicates within the watermark, whose state ends with a batch, and the function, which looks at the watermark."""
 OF_ROWS = {"aggregates-hdfs": "v", "collected-snapshots": "v"}
 """Those that depend on the order of the rows, and by what they are ordered."""
-IN_SHORT = ("kinds-hdfs", "joins-hdfs")
+IN_SHORT = ("joins-hdfs",)
 
 
 @pytest.mark.parametrize(

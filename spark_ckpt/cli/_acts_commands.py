@@ -52,10 +52,11 @@ def savepoint(
 ) -> None:
     """Ask the running job for a savepoint, and wait until it is complete."""
     with errors():
+        found = open_job(dir, job, storage)
         if detach:
-            _tell_request(open_job(dir, job, storage).request_savepoint(path, timeout), as_json)
+            _tell_request(found.request_savepoint(path, timeout), as_json)
             return
-        done = open_job(dir, job, storage).savepoint(path, timeout, say, from_)
+        done = found.savepoint(path, timeout, say, from_)
     _tell(as_json, f"savepoint of checkpoint {done} is complete: {path}", checkpoint=done, path=path)
 
 

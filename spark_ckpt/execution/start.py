@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from spark_ckpt.config import JobConfig
-from spark_ckpt.execution._available_now import ENDED_BY_US, end_when_idle
 from spark_ckpt.execution._memory_table import make_table, with_folder
 from spark_ckpt.execution._source_starts import check_starting_from, find_ends, find_offset, open_reader
 from spark_ckpt.execution._spark_location import (
@@ -62,6 +61,7 @@ from spark_ckpt.protocol.rewriting import with_rewrites
 from spark_ckpt.runtime.datasource import sink_class_of
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.sources.base import InnerReader, finds_within_s
+from spark_ckpt.spark_versions import spark_version
 from spark_ckpt.state.lsm.written_rows import WrittenRows
 
 _log = logging.getLogger("spark_ckpt")
@@ -233,7 +233,7 @@ def start_query(request: StartRequest) -> Running:
     ends = find_ends(asked.sources, asked.config, asked.job, bounded)
     _make_way(asked.spark, request.query_name, asked.job)
     with FirstBeats() as beats:
-        run = replace(begin(plan, beats.on_claim), ends=ends, bounded=bounded)
+        run = replace(begin(plan, beats.on_claim), ends=ends, bounded=bounded and spark_version() < (4, 2))
         log_as(run.config, run.job, generation=run.generation)
         _tell_restored(run, plan.location)
         format_name = f"ckpt_{''.join(c if c.isalnum() else '_' for c in asked.job)}_{run.generation}"
@@ -243,7 +243,7 @@ def start_query(request: StartRequest) -> Running:
         name = request.query_name or asked.job
         writer = df.writeStream.format(format_name).outputMode("append").queryName(name)
         writer = writer.option("checkpointLocation", spark_path(asked.spelled(run.location)))
-        if request.trigger and not (bounded and ENDED_BY_US):
+        if request.trigger and not run.bounded:
             writer = writer.trigger(**request.trigger)
         remember_run(name, run)
         deliverer = deliverer_of(asked.spark, format_name, run, asked.functions_last, asked.sinks)
@@ -253,8 +253,6 @@ def start_query(request: StartRequest) -> Running:
     remember_run(name, run, str(query.runId))
     if deliverer is not None:
         deliverer.start(query, thread_of(asked.spark))
-    if bounded and ENDED_BY_US:
-        end_when_idle(query)
     watch_end(query, run, lambda: error_of(query, deliverer))
     make_table(asked.spark, name, asked.sinks[0], request.df.schema)
     within_s = max((finds_within_s(source.inner, source.options) for source in asked.sources), default=0.0)

@@ -61,7 +61,7 @@ def watch_end(query: Any, run: RunSpec, error: Callable[[], Exception | None]) -
     records = JobRecords(run.url, run.config)
 
     def watch() -> None:
-        _end_when_drained(query, records, run.drained, run.generation if run.ends else None)
+        _end_when_drained(query, records, run.drained, run.generation if run.ends or run.bounded else None)
         try:
             note_end(records, run.generation, error())
         except Exception as gone:  # noqa: BLE001 - the JVM or the server has gone, and knows nothing any more

@@ -95,7 +95,9 @@ class RunSpec:
     ends: Mapping[str, Any] = field(default_factory=dict)
     """Where sources end in this run, by uid."""
     bounded: bool = False
-    """Sources end with what is there at the start, and cannot hear it from Spark (before 4.2)."""
+    """The trigger is ``availableNow``, of a Spark before 4.2: it would make one batch of what a Python source has, and
+    a final checkpoint needs several. So Spark gets no trigger, sources end with what is there at the start by
+    themselves, and the query is stopped behind the final checkpoint."""
 
     @property
     def identity(self) -> str:

@@ -7,9 +7,7 @@ same names and fields, so that sources are written once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
+try:
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
         ReadLimit,
@@ -19,27 +17,16 @@ if TYPE_CHECKING:
         ReadMinRows,
         SupportsTriggerAvailableNow,
     )
-else:
-    try:
-        from pyspark.sql.streaming.datasource import (
-            ReadAllAvailable,
-            ReadLimit,
-            ReadMaxBytes,
-            ReadMaxFiles,
-            ReadMaxRows,
-            ReadMinRows,
-            SupportsTriggerAvailableNow,
-        )
-    except ModuleNotFoundError:
-        from spark_ckpt.spark_versions._read_limits_before_4_2 import (
-            ReadAllAvailable,
-            ReadLimit,
-            ReadMaxBytes,
-            ReadMaxFiles,
-            ReadMaxRows,
-            ReadMinRows,
-            SupportsTriggerAvailableNow,
-        )
+except ModuleNotFoundError:
+    from spark_ckpt.spark_versions._read_limits_before_4_2 import (  # type: ignore[assignment]
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxFiles,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
 
 __all__ = [
     "ReadAllAvailable",

@@ -11,6 +11,7 @@ from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.protocol.publish import history_of_completion
 from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, TriggerRecord
 from spark_ckpt.protocol.steps import AppendHistory
+from spark_ckpt.redaction import redact_url
 from spark_ckpt.storage.history import HistoryRow, UidSize
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
 
@@ -45,6 +46,7 @@ def history_row(
         keys=total("keys"),
         state=sizes_of(manifests),
         phases=_phases(step, driver_ms or {}) if completed else {},
+        target=_shown(step.target),
     )
 
 
@@ -110,7 +112,14 @@ def recorded_row(records: JobRecords, checkpoint: int) -> HistoryRow | None:
 def _aborted_row(aborted: AbortedRecord, trigger: TriggerRecord | None) -> HistoryRow:
     triggered_ms = trigger.time_ms if trigger else aborted.time_ms
     kind = trigger.kind if trigger else "checkpoint"
-    return HistoryRow(aborted.checkpoint, kind, aborted.cause, triggered_ms, aborted.generation, -1, aborted.reason)
+    target = _shown(trigger.target if trigger else None)
+    return HistoryRow(
+        aborted.checkpoint, kind, aborted.cause, triggered_ms, aborted.generation, -1, aborted.reason, target=target
+    )
+
+
+def _shown(target: str | None) -> str | None:
+    return None if target is None else redact_url(target)
 
 
 def _sound(read: Callable[[int], Found | None], checkpoint: int) -> Found | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from spark_ckpt import clock
 from spark_ckpt.errors import CkptError
@@ -26,6 +26,8 @@ from spark_ckpt.storage.job_paths import batch_of
 
 NEWEST = 100
 """So many checkpoints of the history are read by default."""
+SAVEPOINTS = 20
+"""So many savepoints are read, however old they are."""
 BRIEF = 0
 """For who looks at many jobs: no history, no statistics, and batches only where a checkpoint is open."""
 METERED = -1
@@ -53,6 +55,8 @@ class Facts:
     paused: PausedRecord | None = None
     """Somebody paused the job, which may run or not."""
     history: tuple[HistoryRow, ...] = ()
+    savepoints: tuple[HistoryRow, ...] = ()
+    """The newest that the job was asked for, those that are older than ``history`` too."""
     completions: tuple[CompletionRecord, ...] = ()
     committed: frozenset[int] = frozenset()
     abandoned: frozenset[tuple[int, str]] = frozenset()
@@ -91,6 +95,8 @@ def facts_of(job: Job, newest: int = NEWEST) -> Facts:
     left = [b for b in read("heartbeats", lambda: heartbeats(records), list[Heartbeat]()) if b.generation == g]
     open_triggers = tuple(t for t in records.open_triggers() if t.generation == g)
     completions = tuple(records.completions())
+    none: tuple[tuple[HistoryRow, ...], tuple[HistoryRow, ...]] = ((), ())
+    history, savepoints = read("history", lambda: _history(job, newest), none) if newest > 0 else none
     return Facts(
         job=job.name,
         now_ms=clock.now_ms(),
@@ -100,7 +106,8 @@ def facts_of(job: Job, newest: int = NEWEST) -> Facts:
         ended=records.ended(g),
         waits=read("plan", lambda: records.plan(g) is not None and records.approved(g) is None, False),
         paused=job.paused(),
-        history=read("history", lambda: _history(job, newest), cast("tuple[HistoryRow, ...]", ())),
+        history=history,
+        savepoints=savepoints,
         completions=completions,
         committed=frozenset(records.ids("committed")),
         abandoned=read("abandoned", records.abandoned_pairs, frozenset()),
@@ -121,10 +128,10 @@ def _table(job: Job) -> History:
     return History(job.records.paths.history, job.config.storage_options())
 
 
-def _history(job: Job, newest: int) -> tuple[HistoryRow, ...]:
-    if newest in (BRIEF, METERED):
-        return ()
-    return tuple(_table(job).read(newest))
+def _history(job: Job, newest: int) -> tuple[tuple[HistoryRow, ...], tuple[HistoryRow, ...]]:
+    """The newest rows, and those of savepoints."""
+    table = _table(job)
+    return tuple(table.read(newest)), tuple(table.read(SAVEPOINTS, savepoints=True))
 
 
 def _state(records: JobRecords, completions: Sequence[CompletionRecord]) -> dict[str, UidSize]:

@@ -18,12 +18,15 @@ from typing import Any
 import spark_ckpt
 from spark_ckpt.errors import CkptError, InvalidInputError
 from spark_ckpt.jobs.job import Job
+from spark_ckpt.storage.content import FileEntry, same_rows
 from spark_ckpt.storage.filesystem import normalize_url
 
 ROWS = 1000
 """No answer has more rows."""
 SECONDS = 30.0
 MEMORY_BYTES = 1 << 30
+DIFF_BYTES = 64 << 20
+"""A comparison of two checkpoints reads no more of state files."""
 CHARACTERS = 500
 """A value's text is cut behind so many."""
 _AT_ONCE = BoundedSemaphore(1)
@@ -64,6 +67,28 @@ def look_up(job: Job, uid: str, checkpoint: int, key: Sequence[str]) -> Rows:
     state = job.state(uid, checkpoint)
     found = state.get(*key)
     return _rows(state.schema.names, found[:ROWS], len(found) > ROWS)
+
+
+def changes_of(job: Job, uid: str, before: int, after: int) -> Rows:
+    """Which keys were added, removed and changed between two retained checkpoints. Raises ``InvalidInputError`` if one
+    is not retained, and for more than :data:`DIFF_BYTES` to read."""
+    state = job.state(uid, after)
+    then, now = job.state(uid, before).files().content, state.files().content
+    size_bytes = sum(_differs(then.get(file), now.get(file)) for file in {*then, *now})
+    if size_bytes > DIFF_BYTES:
+        raise InvalidInputError(
+            f"the state files in which {before} and {after} differ have {size_bytes >> 20} MiB, more than the "
+            f"{DIFF_BYTES >> 20} MiB that are read here: ask `spark-ckpt diff`"
+        )
+    found = state.diff(before, after)
+    return _rows(found.column_names, found.slice(0, ROWS).to_pylist(), found.num_rows > ROWS)
+
+
+def _differs(then: FileEntry | None, now: FileEntry | None) -> int:
+    """How many bytes are read to tell what of one file is in one checkpoint only."""
+    if then is not None and now is not None and same_rows(then, now):
+        return 0
+    return max(entry.size_bytes for entry in (then, now) if entry is not None)
 
 
 def _rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], more: bool) -> Rows:

@@ -63,9 +63,10 @@ SCHEMA = pa.schema(
         ("generation", pa.int64()),
         ("batch", pa.int64()),
         ("phases", pa.string()),
+        ("target", pa.string()),
     ]
 )
-LATER = ("phases",)
+LATER = ("phases", "target")
 """Columns that tables of older releases are without."""
 
 
@@ -84,7 +85,8 @@ class HistoryRow:
 
     ``duration_ms`` runs from trigger to completion, ``commit_ms`` is the driver's part of it; ``alignment_ms`` is the
     largest of all key groups; ``written_*`` counts state files written since the checkpoint before. ``phases``: see
-    :mod:`spark_ckpt.monitoring.timeline`; empty in rows of older releases.
+    :mod:`spark_ckpt.monitoring.timeline`; empty in rows of older releases. ``target``: where a savepoint went, without
+    secrets; None in rows of older releases.
     """
 
     id: int
@@ -103,6 +105,7 @@ class HistoryRow:
     keys: int = 0
     state: Mapping[str, UidSize] = field(default_factory=dict)
     phases: Mapping[str, Any] = field(default_factory=dict)
+    target: str | None = None
 
     @property
     def duration_ms(self) -> int | None:
@@ -197,10 +200,13 @@ class History:
         if rows:
             write_deltalake(table, pa.concat_tables(map(_to_table, rows)), mode="append", commit_properties=done)
 
-    def read(self, newest: int | None = None, checkpoint: int | None = None) -> list[HistoryRow]:
-        """All rows by id, or the ``newest`` ones, or that of one ``checkpoint``; empty if nothing was recorded. Raises
-        ``CorruptStorageError``."""
+    def read(
+        self, newest: int | None = None, checkpoint: int | None = None, savepoints: bool = False
+    ) -> list[HistoryRow]:
+        """All rows by id, or the ``newest`` ones, or that of one ``checkpoint``; of ``savepoints`` only, if that is
+        set. Empty if nothing was recorded. Raises ``CorruptStorageError``."""
         where = "" if checkpoint is None else f" WHERE id = {checkpoint:d}"
+        where = " WHERE kind = 'savepoint'" if savepoints else where
         limit = "" if newest is None else f" LIMIT {newest:d}"
         try:
             return self._read(f"SELECT * FROM history{where} ORDER BY id DESC{limit}")

@@ -32,7 +32,7 @@ def state_values(job: Job, form: Mapping[str, list[str]]) -> dict[str, Any]:
         return {**shown, "checkpoint": None, "tables": ()}
     # That of the form, whose answer is to be of what the page showed; it may have been removed meanwhile.
     checkpoint = asked.checkpoint if asked.checkpoint in done else done[-1]
-    shown |= {"checkpoint": checkpoint, "tables": ()}
+    shown |= {"checkpoint": checkpoint, "retained": done[::-1], "tables": ()}
     try:
         shown["tables"] = state_tables.tables_of(job, checkpoint)
         shown["answer"], shown["answer_of"] = _answer(job, checkpoint, asked)

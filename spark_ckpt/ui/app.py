@@ -27,8 +27,9 @@ from spark_ckpt.monitoring.folder import job_in, jobs_in, look_at
 from spark_ckpt.monitoring.metrics import CONTENT_TYPE, exposition
 from spark_ckpt.monitoring.overview import Overview
 from spark_ckpt.storage.history import HistoryRow
+from spark_ckpt.ui._compare_tab import compare_values
 from spark_ckpt.ui._state_tab import state_values
-from spark_ckpt.ui.pages import checkpoint_page, job_page, jobs_page, state_page
+from spark_ckpt.ui.pages import checkpoint_page, compare_page, job_page, jobs_page, state_page
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 COOKIE = "spark_ckpt_token"
@@ -36,6 +37,8 @@ _LOOKS = 16
 """So many jobs are looked at side by side."""
 _FRESH_S = 2.0
 _MOST_BYTES = 100_000
+_FOREIGN = "A form of another page asked for this."
+_TOO_LONG = f"What is asked is longer than {_MOST_BYTES} bytes."
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
@@ -72,11 +75,21 @@ def create_app(
     async def state_tab(request: Request) -> Response:
         name = request.path_params["job"]
         if request.method == "POST" and not _is_own(request):
-            return PlainTextResponse("A form of another page asked for this.", 403)
+            return PlainTextResponse(_FOREIGN, 403)
         asked = await _form(request)
         if asked is None:
-            return PlainTextResponse(f"What is asked is longer than {_MOST_BYTES} bytes.", 413)
+            return PlainTextResponse(_TOO_LONG, 413)
         return await _answer(lambda: _state_page(looks.job(name), asked, state))
+
+    async def compare(request: Request) -> Response:
+        name = request.path_params["job"]
+        if request.method == "POST" and not _is_own(request):
+            return PlainTextResponse(_FOREIGN, 403)
+        form = await _form(request)
+        if form is None:
+            return PlainTextResponse(_TOO_LONG, 413)
+        asked = {**request.query_params, **{key: values[0] for key, values in form.items()}}
+        return await _answer(lambda: _compare_page(looks.job(name), asked, state))
 
     async def metrics(_: Request) -> Response:
         return await _answer(lambda: exposition(looks.all(METERED)), CONTENT_TYPE)
@@ -87,6 +100,7 @@ def create_app(
         Route("/jobs/{job}", job),
         Route("/jobs/{job}/checkpoints/{checkpoint:int}", checkpoint),
         Route("/jobs/{job}/state", state_tab, methods=["GET", "POST"]),
+        Route("/jobs/{job}/compare", compare, methods=["GET", "POST"]),
         Route("/metrics", metrics),
         Mount("/static", static),
     ]
@@ -96,6 +110,10 @@ def create_app(
 
 def _state_page(job: Job | None, asked: Mapping[str, list[str]], allowed: bool) -> str | None:
     return None if job is None else state_page(job.name, state_values(job, asked) if allowed else {"allowed": False})
+
+
+def _compare_page(job: Job | None, asked: Mapping[str, str], allowed: bool) -> str | None:
+    return None if job is None else compare_page(job.name, compare_values(job, asked, allowed))
 
 
 def _is_own(request: Request) -> bool:

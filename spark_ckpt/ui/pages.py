@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from spark_ckpt.monitoring import state_tables
 from spark_ckpt.monitoring.findings import findings_of
@@ -38,6 +38,11 @@ def checkpoint_page(job: str, row: HistoryRow | None) -> str | None:
     return None if row is None else render("checkpoint.html", job=job, **_of_checkpoint(row))
 
 
+def compare_page(job: str, shown: Mapping[str, Any]) -> str:
+    """``shown``: what the template ``compare.html`` asks for."""
+    return render("compare.html", job=job, **shown)
+
+
 def state_page(job: str, shown: Mapping[str, Any]) -> str:
     """``shown``: what the template ``state.html`` asks for."""
     return render("state.html", job=job, limits=state_tables, sql_works=state_tables.can_query(), **shown)
@@ -59,6 +64,7 @@ def _of_job(overview: Overview) -> dict[str, Any]:
         "now_ms": overview.facts.now_ms,
         "findings": findings_of(overview),
         "history": list(reversed(history))[:_ROWS],
+        "savepoints": list(reversed(overview.facts.savepoints)),
         "statistics": overview.facts.statistics.get("checkpoints", {}),
         "durations": charts.bars(taken, f"How long the newest {len(taken)} checkpoints took"),
         "graph": charts.graph(overview),
@@ -93,9 +99,18 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    env.filters.update(code=_code)
     env.filters.update(age=age_text, size=size_text, instant=_instant, number=lambda n: f"{n:,}", rate=_rate)
     env.globals.update(spark=charts.sparkline)
     return env
+
+
+def _code(text: str) -> Markup:
+    """What stands between two backticks is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one of them is no quote
+        return escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(p) if n % 2 else escape(p) for n, p in enumerate(parts))
 
 
 def _instant(ms: int | None) -> str:

@@ -14,7 +14,7 @@ from tests.storage.whole_job import WholeJob
 from tests.ui.browser import Browser
 
 EVIL = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\">"
-PAGES = ("/", "/jobs/job", "/jobs/job/state", "/jobs/job/checkpoints/1")
+PAGES = ("/", "/jobs/job", "/jobs/job/state", "/jobs/job/checkpoints/1", "/jobs/job/compare?before=1&after=1")
 TOKEN = "s3cret"
 
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from spark_ckpt.cli import app as command
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.monitoring import state_tables
 from spark_ckpt.monitoring.overview import overview_of
 from spark_ckpt.monitoring.timeline import timeline_of
 from spark_ckpt.protocol.records import EndedRecord
@@ -39,6 +40,24 @@ def folder(tmp_path_factory) -> Path:
     job.start()
     job.step(checkpoint=True)
     return root / "jobs"
+
+
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory) -> Path:
+    """Of a job with two checkpoints, the second a savepoint."""
+    root = tmp_path_factory.mktemp("longer")
+    job = WholeJob(root, history="true")
+    job.start()
+    job.step(checkpoint=True)
+    job.step(checkpoint=True, savepoint=str(root / "saved <here>"))
+    return root / "jobs"
+
+
+@pytest.fixture
+def longer_client(longer) -> TestClient:
+    client = TestClient(create_app(str(longer), token="s3cret", state=True), base_url="http://localhost")
+    client.cookies.set(COOKIE, "s3cret")
+    return client
 
 
 @pytest.fixture
@@ -170,3 +189,58 @@ def test_a_form_of_another_page_gets_no_answer(state_client):
     assert other.status_code == 403
     own = state_client.post("/jobs/job/state", data=asked, headers={"Origin": "http://localhost"})
     assert own.status_code == 200
+
+
+def test_savepoints_are_listed_with_their_paths(longer_client):
+    page = longer_client.get("/jobs/job").text
+    assert re.search(r"<code>[^<]*/saved &lt;here&gt;</code>", page)
+    assert "saved &lt;here&gt;" in longer_client.get("/jobs/job/checkpoints/2").text
+
+
+def test_two_checkpoints_stand_side_by_side(longer_client):
+    link = re.search(r'href="(/jobs/job/compare[^"]+)"', longer_client.get("/jobs/job/checkpoints/2").text).group(1)
+    page = longer_client.get(link.replace("&amp;", "&")).text
+    assert re.search(r"rows written</th>(<td[^>]*>[^<]+</td>){3}", page)
+    assert "What changed in counts" in page
+    changed = longer_client.post("/jobs/job/compare", data={"before": "1", "after": "2", "uid": "counts"}).text
+    assert "5 keys have changed" in changed
+    assert changed.count(">changed<") == 5
+
+
+def test_what_cannot_be_compared_is_said_and_never_interpreted(longer_client, client):
+    for asked in ({"before": "1", "after": "99"}, {"before": EVIL, "after": "1"}, {"before": "9" * 30, "after": "2"}):
+        page = longer_client.get("/jobs/job/compare", params=asked)
+        assert page.status_code == 200
+        assert 'role="alert"' in page.text
+        assert EVIL not in page.text
+    refused = longer_client.post("/jobs/job/compare", data={"before": "1", "after": "2", "uid": EVIL}).text
+    assert 'role="alert"' in refused
+    assert EVIL not in refused
+    hidden = client.post("/jobs/job/compare", data={"before": "1", "after": "1", "uid": "counts"}).text
+    assert "--state" in hidden
+    assert "<button name" not in hidden
+    assert longer_client.get("/jobs/none/compare").status_code == 404
+
+
+def test_a_comparison_that_would_read_too_much_is_refused(longer_client, monkeypatch):
+    monkeypatch.setattr(state_tables, "DIFF_BYTES", 10)
+    refused = longer_client.post("/jobs/job/compare", data={"before": "1", "after": "2", "uid": "counts"}).text
+    assert "ask `spark-ckpt diff`" in refused
+
+
+def test_an_older_checkpoint_that_is_retained_has_its_state(longer_client):
+    def of(checkpoint):
+        form = {"act": "key", "uid": "counts", "key": "4", "checkpoint": checkpoint}
+        return re.findall(r'<td class="value">(\w+)', longer_client.post("/jobs/job/state", data=form).text)
+
+    assert of("1") == ["4", "1"]
+    assert of("2") == ["4", "2"]
+    assert "<option selected>2</option><option>1</option>" in longer_client.get("/jobs/job/state").text
+
+
+def test_commands_in_what_is_said_are_code_and_nothing_in_them_is_interpreted():
+    page = job_page(_seen(heard=None, ended=EndedRecord(1, NOW_MS, "X", f"call `{EVIL}`, `it")))
+    assert "`spark-ckpt" not in page
+    quoted = job_page(_seen(heard=None, ended=EndedRecord(1, NOW_MS, "X", f"call `{EVIL}`")))
+    assert "call <code>&lt;script&gt;alert(1)&lt;/script&gt;</code>" in quoted
+    assert EVIL not in page + quoted

@@ -20,6 +20,7 @@ from spark_ckpt.protocol import source_steps as st
 from spark_ckpt.protocol.checkpoint_state import CheckpointState, Name, state_of
 from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, TriggerRecord
 from spark_ckpt.protocol.steps import StorageFailed
+from spark_ckpt.redaction import redact_url
 from spark_ckpt.storage.history import History, HistoryRow
 from spark_ckpt.storage.job_paths import JobPaths, drained_of
 from spark_ckpt.storage.retry import Retry, describe, is_storage_failure
@@ -184,9 +185,11 @@ class SourceIO:
             self._clean_up("history", lambda: self._record(step))
 
     def _record(self, step: st.GiveUp) -> None:
-        record, trigger = step.record, self.records.trigger(step.record.checkpoint)
+        record, k = step.record, step.record.checkpoint
+        trigger = self.records.trigger(k)
         kind = trigger.kind if trigger else None
         # No batch: the one that carries the cancel marker has no number yet.
-        row = HistoryRow(record.checkpoint, kind, record.cause, step.triggered_ms, record.generation, -1, record.reason)
+        target = redact_url(trigger.target) if trigger and trigger.target else None
+        row = HistoryRow(k, kind, record.cause, step.triggered_ms, record.generation, -1, record.reason, target=target)
         config = self.run_spec.config
         History(self.records.paths.history, config.storage_options(), Retry.of(config).timeout_s).record(row)

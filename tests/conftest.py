@@ -26,7 +26,6 @@ start_java_as_tests_do()
 hypothesis.settings.register_profile("project", deadline=None, derandomize=True, print_blob=True, max_examples=some(50))
 hypothesis.settings.load_profile("project")
 
-DELTA_VERSION = "4.4.0"
 FIRST = ("test_state_table_jvm.py",)
 """Long, and behind tests/spark by its folder's name: one process would be busy with it when the other has nothing left.
 It also ends the JVM that it finds."""
@@ -57,11 +56,3 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     shared_session.end_those_not_of(following)
     if following != item.path:
         kafka_server.end_shared_kafka(following)
-
-
-@pytest.fixture(scope="session")
-def delta_jars() -> str:
-    """The Delta Lake jars for the conf ``spark.jars``, comma separated. ``make test`` fetches them."""
-    jars = sorted(Path.home().glob(f".m2/repository/io/delta/*/{DELTA_VERSION}/*.jar"))
-    assert jars, "no Delta Lake jars in ~/.m2: run the tests through `make test`, which fetches them"
-    return ",".join(map(str, jars))

@@ -213,6 +213,13 @@ def test_the_process_that_spark_starts_for_the_sources_of_each_query_imports_no_
     assert done.stdout == "False\n", done.stdout
 
 
+def test_what_older_versions_of_spark_have_not_is_imported_in_one_room():
+    """``pyspark.sql.streaming.datasource`` came with 4.2."""
+    folders = [ROOT, *(ROOT.parent / name for name in ("examples", "python_datasource", "tests"))]
+    found = [p for folder in folders for p in folder.rglob("*.py") if "pyspark.sql.streaming.datasource" in imports(p)]
+    assert [path.relative_to(ROOT).as_posix() for path in found] == ["spark_versions/read_limits.py"]
+
+
 def importers() -> dict[str, set[str]]:
     """Who imports each module, as dotted names; for type checking, too. Tests may look inside."""
     modules = {_dotted(path): path for path in sorted(ROOT.rglob("*.py")) if path.name != "__init__.py"}

@@ -12,9 +12,9 @@ import pytest
 from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import types as T
-from pyspark.util import PythonEvalType as Kind
 
 from spark_ckpt.runtime.udf_rows import DataRowsOnly
+from spark_ckpt.spark_versions import eval_types as Kind
 
 LONG, STRUCT = T.LongType(), T.StructType([T.StructField("a", T.LongType()), T.StructField("b", T.StringType())])
 

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from pyspark.sql import types as T
-from pyspark.sql.conversion import PandasToArrowConversion
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import UserFunctionError
 from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.spark_versions.pandas_conversion import to_arrow
 from spark_ckpt.state.functions.pandas_output import KeyOutput, OutputConversion, _Frames, _joined
 from tests.state.functions_harness import call, function
 
@@ -51,7 +51,7 @@ def _alone(frames: list[pd.DataFrame], struct: StructType, options: dict[str, bo
     empty = pd.DataFrame(dict.fromkeys(struct.names), index=[])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        batch = PandasToArrowConversion.convert(
+        batch = to_arrow(
             pd.concat([*frames, empty], ignore_index=True), struct, timezone=ZONE, arrow_cast=True,
             assign_cols_by_name=True, **options
         )  # fmt: skip

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyspark.sql.conversion import ArrowBatchTransformer
 from pyspark.sql.streaming.state import GroupState
 
+from spark_ckpt.spark_versions.pandas_conversion import to_pandas
 from tests.state.functions_harness import INPUT, KEYS, call, function
 
 EVERY_TYPE = pa.schema(
@@ -57,7 +57,7 @@ def test_every_column_has_the_type_spark_gives_the_group_by_itself(groups: list[
     call(f, [str(i) for i in range(len(groups))], data.append_column("_i", pa.array(index)))
     for i, group in enumerate(groups):
         one = data.slice(index.index(i), len(group)).cast(FROM_JVM).combine_chunks()
-        want = pd.concat(ArrowBatchTransformer.to_pandas(one, timezone="America/New_York"), axis=1)
+        want = pd.concat(to_pandas(one, "America/New_York"), axis=1)
         pd.testing.assert_frame_equal(got[i], want, check_index_type="exact")
 
 
@@ -76,7 +76,7 @@ def test_an_array_has_the_type_its_own_nulls_call_for() -> None:
     call(function(keep, input_schema=schema), list("0123"), data.append_column("_i", pa.array([0, 1, 2, 2])))
     for i, (start, size) in enumerate([(0, 1), (1, 1), (2, 2)]):
         one = data.slice(start, size).combine_chunks()
-        want = pd.concat(ArrowBatchTransformer.to_pandas(one, timezone="UTC"), axis=1)
+        want = pd.concat(to_pandas(one, "UTC"), axis=1)
         pd.testing.assert_frame_equal(got[i], want)
     assert [got[i]["l"][0].dtype for i in range(3)] == [np.int64, object, np.int64]
     assert got[0]["l"][0][1] == 2**53 + 1

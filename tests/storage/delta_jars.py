@@ -13,7 +13,9 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-ARTIFACT = "io.delta:delta-spark_4.2_2.13:4.4.0"
+_SPARK = ".".join(pyspark.__version__.split(".")[:2])
+_NAME, _VERSION = f"delta-spark_{_SPARK}_2.13", "4.4.0"
+ARTIFACT = f"io.delta:{_NAME}:{_VERSION}"
 _FETCH = ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={ARTIFACT}"]
 
 
@@ -73,6 +75,7 @@ def _repository() -> Path:
 
 
 def _local() -> list[str]:
-    jars = sorted(str(jar) for jar in _repository().glob("*/4.4.0/*-4.4.0.jar"))
-    needed = ("delta-spark_4.2_2.13", "delta-storage")
-    return jars if all(any(f"/{name}-" in jar for jar in jars) for name in needed) else []
+    """Those of this Spark: the folder may have others, too."""
+    jars = sorted(_repository().glob(f"*/{_VERSION}/*-{_VERSION}.jar"))
+    own = {jar.parts[-3]: str(jar) for jar in jars if not jar.name.startswith("delta-spark") or _NAME in jar.name}
+    return list(own.values()) if {_NAME, "delta-storage"} <= own.keys() else []

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_ckpt.config import JobConfig
 from spark_ckpt.execution.build import name_operators, name_sources, query_topology, source_specs
@@ -26,6 +25,7 @@ from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.sink.writer import CkptStreamWriter, _gather
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 from spark_ckpt.runtime.stateless import arrow_schema
+from spark_ckpt.spark_versions.read_limits import ReadMaxRows
 from spark_ckpt.testing.jobs._frames import Frame
 from spark_ckpt.testing.jobs._rows import Pickled
 from spark_ckpt.testing.jobs._wiring import Batch, Stage, Wiring, last_stage

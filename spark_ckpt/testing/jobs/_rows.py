@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sources.ddl import parse_ddl
+from spark_ckpt.spark_versions.read_limits import ReadLimit, SupportsTriggerAvailableNow
 from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 Row = dict[str, Any]

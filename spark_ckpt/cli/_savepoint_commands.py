@@ -85,12 +85,15 @@ def copy(path: Place, target: Path, storage: Storage = None, as_json: AsJson = F
 def dispose(
     path: Place,
     force: Annotated[
-        bool, typer.Option("--force", help="Though it is unfinished: you know that no driver writes it.")
+        bool, typer.Option("--force", help="Though it is unfinished, or a job that began with it stands on it.")
     ] = False,
     storage: Storage = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a savepoint for good. Nothing else is ever removed, and jobs that were started from it go on."""
+    """Remove a savepoint for good. Nothing else is ever removed, and jobs that were started from it go on.
+
+    Refused while a job stands on it: one that began with it and has no checkpoint of its own yet.
+    """
     with errors():
         found = _savepoint(path, storage)
         found.dispose(force)

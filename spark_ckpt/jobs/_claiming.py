@@ -20,6 +20,7 @@ from spark_ckpt.config import CLAIM, JobConfig
 from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs._savepoint_target import SavepointMark, read_claim
+from spark_ckpt.jobs._savepoint_uses import standing_on
 from spark_ckpt.jobs._savepoints import read_mark
 from spark_ckpt.jobs.records import left_for_later
 from spark_ckpt.jobs.savepoint import Savepoint
@@ -33,15 +34,16 @@ _log = logging.getLogger("spark_ckpt")
 class Claim:
     """The claim of the savepoint that ``restore`` names."""
 
-    def __init__(self, config: JobConfig) -> None:
+    def __init__(self, config: JobConfig, job_url: str) -> None:
+        self._job_url = job_url
         self._savepoint = Savepoint(config.restore, config)
         self._path = redact_url(self._savepoint.path)
 
     @classmethod
-    def asked(cls, config: JobConfig) -> Claim | None:
+    def asked(cls, config: JobConfig, job_url: str) -> Claim | None:
         """None unless the start is to claim a savepoint."""
         names_one = config.restore not in (AUTO, NONE) and not config.restore.isdigit()
-        return cls(config) if names_one and config.restore_mode == CLAIM else None
+        return cls(config, job_url) if names_one and config.restore_mode == CLAIM else None
 
     def record(self) -> Claimed:
         """What the generation's record says of it. Raises ``InvalidInputError`` if there is no savepoint."""
@@ -61,6 +63,9 @@ class Claim:
         """Remove it, if a decided start of the job claimed it; if that fails, the next start does it."""
         try:
             if self.is_done(decided) and self._mark() is not None:
+                others = standing_on(self._savepoint.store, self._savepoint.config, besides=self._job_url)
+                if others:
+                    raise InvalidInputError(f"it is stood on by {'; '.join(others)}")
                 reach("savepoint of a claim")
                 self._savepoint.dispose(force=True)
                 _log.warning(

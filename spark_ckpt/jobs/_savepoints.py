@@ -15,6 +15,7 @@ from dataclasses import replace
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs._savepoint_target import SavepointMark, claim
+from spark_ckpt.jobs._savepoint_uses import note_use
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.names import checked_name, is_plain_file
 from spark_ckpt.protocol.records import (
@@ -163,6 +164,8 @@ def import_savepoint(records: JobRecords, path: str, options: dict[str, object],
         )
     _, source = read_savepoint(store)
     checkpoint = reserved_id(records, now_ms, source.checkpoint)
+    note_use(store, records, checkpoint, now_ms)
+    reach("savepoint told of its use")
     tables = {uid: _import(records, store, ref, uid, checkpoint, options) for uid, ref in source.tables.items()}
     for name in source.sources:
         copy_folder(Folder(JobPaths(path).source(name), options), Folder(records.paths.source(name), options))

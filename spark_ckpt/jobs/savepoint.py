@@ -11,6 +11,8 @@ from spark_ckpt.errors import InvalidInputError
 from spark_ckpt.faults import reach
 from spark_ckpt.hints import Hinting
 from spark_ckpt.jobs._savepoint_target import SavepointMark, claim, read_claim, replace_claim
+from spark_ckpt.jobs._savepoint_uses import FOLDER as USES
+from spark_ckpt.jobs._savepoint_uses import standing_on
 from spark_ckpt.jobs._savepoints import copy_folder, read_mark, read_savepoint
 from spark_ckpt.jobs._verify import verify_savepoint
 from spark_ckpt.jobs.state import State
@@ -132,9 +134,10 @@ class Savepoint(Hinting):
     def dispose(self, force: bool = False) -> None:
         """Remove it, for good. What in its folder is not a savepoint's stays.
 
-        Jobs that were started from it have what they need. Stopped on the way, it is no savepoint any more, and the
-        same call goes on. Raises ``InvalidInputError`` if there is no savepoint, or if it is unfinished: a driver may
-        be writing it (``force``: you know that none is).
+        Jobs that were started from it have what they need once they have completed a checkpoint of their own: until
+        then it is what they fall back on. Stopped on the way, it is no savepoint any more, and the same call goes on.
+        Raises ``InvalidInputError`` if there is no savepoint, if a job stands on it, and if it is unfinished: a driver
+        may be writing it (``force``: it may go all the same).
         """
         mark, folder = read_mark(self.store), self.store.folder
         if mark is None and read_claim(self.store) is None and folder.remove_if_empty():
@@ -146,19 +149,29 @@ class Savepoint(Hinting):
                     f"{redact_url(self.path)} holds an unfinished savepoint, {mark}: its driver may be writing it, or "
                     "finishes it at its next start. If neither is so, say --force (force=True)"
                 )
+        elif not force:
+            self._require_unused()
         # Savepoints of older releases have no claim. It goes last, so that a folder that is half empty says why.
         replace_claim(self.store, replace(mark, disposing=True))
         reach("dispose claimed")
         self.store.delete(SAVEPOINT_RECORD)
         # Stopped from here on: there is no savepoint, and the claim tells that the rest is to go.
         reach("savepoint removed")
-        for name in (*_FOLDERS, ".tmp"):
+        for name in (*_FOLDERS, USES, ".tmp"):
             folder.remove_all(name)
             reach(f"{name} removed")
         self.store.delete(CLAIM_RECORD)
         # Stopped here: an empty folder is left, and the same call removes it.
         reach("savepoint's claim removed")
         folder.remove_if_empty()
+
+    def _require_unused(self) -> None:
+        users = standing_on(self.store, self.config)
+        if users:
+            raise InvalidInputError(
+                f"{redact_url(self.path)} is stood on by {'; '.join(users)}: it has no checkpoint of its own yet. Wait "
+                "for one, or say --force (force=True)"
+            )
 
     def _claimed(self) -> SavepointMark:
         mark = read_claim(self.store)

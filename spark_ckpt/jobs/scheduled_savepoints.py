@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.jobs._savepoint_target import read_claim
+from spark_ckpt.jobs._savepoint_uses import standing_on
 from spark_ckpt.jobs._savepoints import read_mark
 from spark_ckpt.jobs.records import left_for_later, report
 from spark_ckpt.jobs.savepoint import Savepoint
@@ -61,7 +62,7 @@ def drop_older(config: JobConfig, job: str, record: CompletionRecord) -> None:
         own = [s for s in older if _is_of(s, job, record.life)]
         complete = [s for s in own if read_mark(s.store) is not None]
         kept = complete[max(0, len(complete) + 1 - config.savepoint_keep) :]
-        for savepoint in (s for s in own if s not in kept):
+        for savepoint in (s for s in own if s not in kept and not standing_on(s.store, config)):
             # Stopped in it: what is left is no savepoint, and goes behind the next one.
             savepoint.dispose(force=True)
     except Exception as error:  # noqa: BLE001 - nothing depends on it

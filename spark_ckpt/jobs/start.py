@@ -154,14 +154,14 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     location = _current_location(decided, plan.location)
     folder = plan.spark_folder(location)
     storage = plan.config.storage_options()
-    taken = Claim.asked(plan.config)
+    taken = Claim.asked(plan.config, records.store.url)
     claimed: list[Claimed] = []
 
     def imported() -> int:
         claimed.extend([taken.record()] if taken is not None else [])
         return import_savepoint(records, plan.config.restore, storage, clock.now_ms())
 
-    restore = _restore_option(plan, folder, decided, imported)
+    restore = _restore_option(plan, folder, decided, taken, imported)
     io = JobIO(
         plan.job,
         plan.config,
@@ -216,7 +216,7 @@ def dry_run(plan: JobPlan, with_sinks: bool = True, samples: int = 0) -> Restore
         stores[savepoints[0].checkpoint] = store
         return savepoints[0].checkpoint
 
-    restore = _restore_option(plan, folder, decided, not_imported)
+    restore = _restore_option(plan, folder, decided, Claim.asked(plan.config, records.store.url), not_imported)
     facts = read_facts(records, plan, folder, _next_generation(records), restore)
     facts = replace(facts, completions=(*facts.completions, *savepoints))
     told = plan_of(facts, decide_start(facts))
@@ -353,15 +353,18 @@ def _run_spec(plan: JobPlan, started: Started) -> RunSpec:
 
 
 def _restore_option(
-    plan: JobPlan, folder: SparkFolder, decided: list[GenerationRecord], imported: Callable[[], int]
+    plan: JobPlan,
+    folder: SparkFolder,
+    decided: list[GenerationRecord],
+    taken: Claim | None,
+    imported: Callable[[], int],
 ) -> str | int:
-    """``imported``: the id of the savepoint that it names."""
+    """``imported``: the id of the savepoint that it names; ``taken``: it is claimed."""
     restore = plan.config.restore
     if restore in (AUTO, NONE):
         return restore
     if restore.isdigit():
         return int(restore)
-    taken = Claim.asked(plan.config)
     if folder.location().planned is not None or (taken is not None and taken.is_done(decided)):
         return AUTO
     return imported()

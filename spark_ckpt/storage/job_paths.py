@@ -28,6 +28,7 @@ RecordFolder = Literal[
     "alive",
     "ended",
     "manifests",
+    "uses",
 ]
 
 JOB_RECORD = "job.json"

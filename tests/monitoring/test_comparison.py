@@ -30,4 +30,5 @@ def test_what_one_of_them_lacks_has_no_change():
     assert found["totals", "flush"].after is None
     came = row(3)
     object.__setattr__(came, "state", {**came.state, "sessions": UidSize(7, 900, 2)})
-    assert (_lines(row(1), came)["sessions", "keys"].before, _lines(row(1), came)["sessions", "keys"].after) == (None, 7)
+    keys = _lines(row(1), came)["sessions", "keys"]
+    assert (keys.before, keys.after) == (None, 7)

@@ -7,6 +7,7 @@ import shutil
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -14,9 +15,10 @@ from typer.testing import CliRunner, Result
 
 import spark_ckpt
 from spark_ckpt.cli import app
-from spark_ckpt.errors import CkptError, InvalidInputError, TopologyError
+from spark_ckpt.errors import CkptError, InvalidInputError, StorageNotWritableError, TopologyError
 from spark_ckpt.faults import heard_by
 from spark_ckpt.jobs.start import dry_run
+from spark_ckpt.storage.record_store import RecordStore
 from tests.storage.whole_job import JOB, WholeJob
 
 
@@ -174,7 +176,14 @@ def test_a_removed_savepoint_leaves_its_folder_to_the_next_one_and_its_jobs_alon
     assert spark_ckpt.savepoint(str(path)).record().checkpoint == 4
 
 
-PLACES = ["dispose claimed", "savepoint removed", "manifests removed", "state removed", "sources removed"]
+PLACES = [
+    "dispose claimed",
+    "savepoint removed",
+    "manifests removed",
+    "state removed",
+    "sources removed",
+    "uses removed",
+]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -208,6 +217,74 @@ def test_an_unfinished_savepoint_is_removed_by_force_only(root: Path) -> None:
     assert (refused.exit_code, "--force" in refused.output) == (1, True)
     assert command("dispose", target, "--force").exit_code == 0
     assert not target.exists()
+
+
+# --- who stands on it ---------------------------------------------------------------------------------------------
+
+
+def test_a_savepoint_stays_while_a_job_that_began_with_it_has_no_checkpoint_of_its_own(
+    root: Path, tmp_path: Path
+) -> None:
+    path, other = root / "savepoints/one", WholeJob(tmp_path / "other")
+    other.start(restore=str(path))
+    other.step(False)
+    refused = command("dispose", path, columns=500)
+    assert refused.exit_code == 1
+    assert f"stood on by the job in {other.folder}, which began with it at 20" in refused.output
+    assert spark_ckpt.savepoint(str(path)).verify() == []
+    other.step(True)
+    assert command("dispose", path).exit_code == 0
+    assert not path.exists()
+
+
+def test_a_start_that_is_killed_in_the_import_stands_on_its_savepoint_until_its_folder_is_gone(
+    root: Path, tmp_path: Path
+) -> None:
+    path, other = root / "savepoints/one", WholeJob(tmp_path / "other")
+    with killed_at("savepoint told of its use"), pytest.raises(Killed):
+        other.start(restore=str(path))
+    with pytest.raises(InvalidInputError, match="stood on by"):
+        spark_ckpt.savepoint(str(path)).dispose()
+    shutil.rmtree(other.folder)
+    spark_ckpt.savepoint(str(path)).dispose()
+    assert not path.exists()
+
+
+def test_who_may_stand_on_a_savepoint_and_cannot_be_asked_keeps_it_but_for_force(root: Path, tmp_path: Path) -> None:
+    path, other = root / "savepoints/one", WholeJob(tmp_path / "other")
+    other.start(restore=str(path))
+    other.step(True)
+    (use,) = (path / "uses").iterdir()
+    use.write_bytes(use.read_bytes()[:-9])
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        spark_ckpt.savepoint(str(path)).dispose()
+    spark_ckpt.savepoint(str(path)).dispose(force=True)
+    assert not path.exists()
+
+
+def test_a_savepoint_that_cannot_be_written_is_restored_all_the_same(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, written = root / "savepoints/one", RecordStore.replace
+
+    def refused(store: RecordStore, name: str, *more: Any, **named: Any) -> None:
+        if store.url == str(path):
+            raise StorageNotWritableError("read-only")
+        written(store, name, *more, **named)
+
+    monkeypatch.setattr(RecordStore, "replace", refused)
+    assert restored(tmp_path / "other", path) == COUNTS
+    assert not (path / "uses").exists()
+
+
+def test_a_savepoint_that_another_job_stands_on_is_not_removed_by_who_claims_it(root: Path, tmp_path: Path) -> None:
+    path, other = root / "savepoints/one", WholeJob(tmp_path / "other")
+    other.start(restore=str(path))
+    assert claiming(tmp_path / "third", path).counts == COUNTS
+    assert spark_ckpt.savepoint(str(path)).verify() == []
+    other.step(True)
+    claiming(tmp_path / "third", path)
+    assert not path.exists()
 
 
 # --- claimed by a start -------------------------------------------------------------------------------------------

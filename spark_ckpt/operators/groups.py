@@ -61,7 +61,7 @@ class InSessions(Generic[R]):
 @dataclass(frozen=True)
 class Grouped(ABC, Generic[R]):
     """The node of an aggregation. ``keys`` are columns over the rows in front, of types ``kinds``; ``names`` are theirs
-    in the state, and ``texts`` what each is computed by, a window by its time; empty: not known. ``window`` or
+    in the state, and ``texts`` what each is computed by, a window or session by its time; empty: not known. ``window`` or
     ``session``: the one among the keys, which is number ``place``."""
 
     node: Node
@@ -152,6 +152,8 @@ def _kept_sessions(of: Walked[R], g: Grouped[R], session: Session) -> R:
     times = {time: of.column(found.rows, time) for time in (found.start, found.end)}
     read = g.read(of, found.rows, {**dict(zip(names, keys, strict=True)), **times})
     by, wanted = _keys(names, read, texts), g.split.columns()
+    if g.texts[g.place]:
+        by = replace(by, texts={**by.texts, name: g.texts[g.place]})
     function = SessionAggregate(
         arrow_schema(by.schema), arrow_columns(read.schema, wanted), g.specs,
         start=found.start, end=found.end, rules=rules_of(of.spark),

@@ -186,6 +186,8 @@ def keys_asked_about(ckpt: Any, stream: Any) -> None:
     times = (stream.withColumn("at", F.col("t") + F.expr("interval 1 hour")), stream)
     hours = [df.groupBy(F.window(t, "1 hour")).agg(F.count("*")).uid("u") for df, t in zip(times, ("at", "t"))]
     assert "rename('at', 't')" in _asked(ckpt, *hours)
+    sessions = [df.groupBy(F.session_window(t, "1 hour"), "k").count().uid("u") for df, t in zip(times, ("at", "t"))]
+    assert "rename('at', 't')" in _asked(ckpt, *sessions)
 
 
 def test_a_key_that_groupby_computes_otherwise_is_asked_about_in_every_way_of_grouping(ckpt: Any, rows: Any) -> None:

@@ -35,7 +35,7 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._pivots import without_pivots
 from spark_ckpt.plan.analysed._row_by_row import step
-from spark_ckpt.plan.analysed._sessions import NodeSession, in_sessions, session_of
+from spark_ckpt.plan.analysed._sessions import NodeSession, in_sessions, session_of, time_of
 from spark_ckpt.plan.analysed._time_windows import NodeWindow, directly_below, window_of, windowed, with_starts
 from spark_ckpt.plan.analysed._translation import Translation
 
@@ -106,7 +106,9 @@ def _grouped(of: Translation, node: JavaObject) -> _Grouped:
     by_id = {attribute_id(a): a for a in before}
     computed = [window.time if window and window.is_column(key) else key for key in grouping]
     computed = [by_id.get(attribute_id(e), e) if kind_of(e) == "AttributeReference" else e for e in computed]
-    texts = ["" if session and at == place else key_text(text_of(e)) for at, e in enumerate(computed)]
+    if session is not None:
+        computed[place] = time_of(node.child(), session)
+    texts = ["" if e is None else key_text(text_of(e)) for e in computed]
     return _Grouped(node, keys, kinds, names, texts, split, window, session, place, taken, of, renamed)
 
 

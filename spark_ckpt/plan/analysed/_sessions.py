@@ -50,6 +50,12 @@ def session_of(key: JavaObject, place: int) -> NodeSession | None:
     return NodeSession(place, fields_of([key])[0], key)
 
 
+def time_of(below: JavaObject, session: NodeSession) -> JavaObject | None:
+    """What the sessions of the rows of ``below`` are of; None: not known, for sessions that are a column."""
+    assigned = _assigned(below, session)
+    return None if assigned is None else inner(seq_items(assigned[1].children())[1])
+
+
 def in_sessions(of: Translation, below: JavaObject, session: NodeSession, name: str) -> InSessions[Rows]:
     """The rows of ``below``; ``name`` is what the session is called in the state."""
     assigned = _assigned(below, session)

@@ -122,19 +122,24 @@ def _grouped(of: Translation, node: Relation, rows: Rows) -> _Grouped:
     split = split_aggregates(frame, ConnectExpressions(frame, keys, results), names, values)
     split = _of_sets(split, names) if sets else split
     columns, kinds = [column(bare(key._expr)) for key in keys], [f.dataType for f in shown]
-    texts = _texts(of, rows, keys, window, None if session is None else place)
+    texts = _texts(of, rows, keys, window, session)
     return _Grouped(node, columns, kinds, names, texts, split, window, session, place, rows.shown, of, rows, sets)
 
 
-def _texts(of: Translation, rows: Rows, keys: list[Any], window: CalledWindow | None, session: int | None) -> list[str]:
-    """What each key is computed by, a window that is called here by its time. Nothing is told of the session, number
-    ``session``, and of a window that is a column."""
+def _texts(
+    of: Translation, rows: Rows, keys: list[Any], window: CalledWindow | None, session: CalledSession | None
+) -> list[str]:
+    """What each key is computed by, a window or session that is called here by its time. Nothing is told of those that
+    are a column."""
     found, computed = [""] * len(keys), dict[int, Column]()
     for at, key in enumerate(keys):
         place = place_of(of, rows, key._expr)
-        if place is not None and not (window is not None and window.place == place):
+        if session is not None and session.place == at:
+            if session.call is not None:
+                computed[at] = session.call.time
+        elif place is not None and not (window is not None and window.place == place):
             found[at] = rows.shown[place]
-        elif place is None and at != session:
+        elif place is None:
             is_call = is_window(bare(key._expr))
             computed[at] = window.time if is_call and window is not None and window.time is not None else key
     for at, text in zip(computed, texts_in(of.frame(rows.plan), list(computed.values())), strict=False):

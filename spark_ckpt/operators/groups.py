@@ -61,8 +61,8 @@ class InSessions(Generic[R]):
 @dataclass(frozen=True)
 class Grouped(ABC, Generic[R]):
     """The node of an aggregation. ``keys`` are columns over the rows in front, of types ``kinds``; ``names`` are theirs
-    in the state, and ``texts`` what each is computed by, a window or session by its time; empty: not known. ``window`` or
-    ``session``: the one among the keys, which is number ``place``."""
+    in the state, and ``texts`` what each is computed by, a window or session by its time; empty: not known. ``window``
+    or ``session``: the one among the keys, which is number ``place``."""
 
     node: Node
     keys: list[Column]

@@ -22,7 +22,9 @@ from spark_ckpt.protocol.records import UNDECIDED, CompletionRecord, GenerationR
 from spark_ckpt.protocol.recovery import AUTO, Refuse, SparkLocation, StartFacts
 from spark_ckpt.protocol.rollback import decide_rollback, roll_back, unfinished
 from spark_ckpt.protocol.setback import shown_by
+from spark_ckpt.sinks import rejects
 from spark_ckpt.sinks.base import PastRows, TwoPhaseSink
+from spark_ckpt.sinks.registry import bare
 from spark_ckpt.types import CheckpointId
 
 
@@ -72,7 +74,8 @@ def plan_rollback(records: JobRecords, job: str, checkpoint: int, sinks: Mapping
     had = (s for c in facts.completions for s in c.topology.sinks)
     named = dict.fromkeys([*had, *recorded_ids(records), *sinks])  # of the plain plugin only the latter are known
     there = shown_by(found, found.life, checkpoint in facts.committed, facts.abandoned)
-    backs = [_back(name, me, checkpoint, sinks.get(name), there.get(name, (0, ""))) for name in named]
+    own = {name: _back(name, me, checkpoint, sinks.get(name), there.get(name, (0, ""))) for name in named}
+    backs = [_rejects_back(back, own, sinks) for back in own.values()]
     behind = [c for c in facts.completions if c.checkpoint > checkpoint]
     backs += [other for name, sink in sinks.items() for other in _elsewhere(name, sink, behind)]
     newest = max(c.checkpoint for c in facts.completions)
@@ -101,6 +104,17 @@ def _back(name: str, job: str, checkpoint: int, sink: TwoPhaseSink | None, there
         return SinkBack(name, undone)
     except InvalidInputError as refused:
         return SinkBack(name, kept=str(refused))
+
+
+def _rejects_back(back: SinkBack, own: Mapping[str, SinkBack], sinks: Mapping[str, TwoPhaseSink]) -> SinkBack:
+    """What a database refuses of another sink's commit is put there by that commit, and noted nowhere."""
+    name = back.sink.removesuffix(f"-{rejects.NAME}")
+    sink = sinks.get(name)
+    if back.kept or sink is None or name == back.sink or sink.shares is None or not own[name].kept:
+        return back
+    if rejects.target_options(name, type(bare(sink)), sink.options) is None:
+        return back
+    return SinkBack(back.sink, kept=f"Its rows do not say which checkpoint of sink {name} refused them, and come again")
 
 
 def _refuse_set_back(sink: TwoPhaseSink, job: str, name: str, there: tuple[int, str]) -> None:

@@ -98,7 +98,7 @@ def parsed(schema: str) -> Any:
     """Raises ``ConfigError`` for what is no schema of Avro."""
     try:
         return fastavro.parse_schema(json.loads(schema))
-    except (SchemaParseException, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (SchemaParseException, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"option 'valueSchema': expected Avro's JSON, found {type(error).__name__}: {error}"
         ) from None

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from http.client import HTTPException
 from urllib.parse import quote
 
 from spark_ckpt.errors import InvalidInputError, RetryableError
@@ -21,6 +21,8 @@ from spark_ckpt.redaction import redact
 _logger = logging.getLogger(__name__)
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _ONE_REQUEST_S = 10.0
+_MOST_BYTES = 64 << 20
+"""Of an answer. No schema is longer."""
 _PASSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _HEAD = struct.Struct(">bI")
 
@@ -65,29 +67,32 @@ class SchemaRegistry:
 
     def latest(self, subject: str) -> str:
         """The text of the newest schema of ``subject``. Raises as :meth:`schema`."""
-        return str(self._asked(f"/subjects/{quote(subject, safe='')}/versions/latest")["schema"])
+        return str(self._asked(f"/subjects/{quote(subject, safe='')}/versions/latest", "schema"))
 
     def register(self, subject: str, schema: Registered) -> int:
         """The id of ``schema``, which is registered if it is not yet. Raises as :meth:`schema`."""
-        return int(self._asked(f"/subjects/{quote(subject, safe='')}/versions", schema.body())["id"])
+        return int(self._asked(f"/subjects/{quote(subject, safe='')}/versions", "id", schema.body()))
 
     def version(self, subject: str, schema: Registered) -> int:
         """Which version of ``subject`` a registered ``schema`` is. Raises as :meth:`schema`."""
-        return int(self._asked(f"/subjects/{quote(subject, safe='')}", schema.body())["version"])
+        return int(self._asked(f"/subjects/{quote(subject, safe='')}", "version", schema.body()))
 
-    def _asked(self, path: str, body: bytes | None = None) -> dict[str, Any]:
+    def _asked(self, path: str, wanted: str, body: bytes | None = None) -> str | int:
+        """The field ``wanted`` of what it answers."""
         until, pause, told = time.monotonic() + self.timeout_s, 0.1, False
         while True:
             try:
                 with urllib.request.urlopen(self._request(path, body), timeout=_ONE_REQUEST_S) as answer:
-                    found: dict[str, Any] = json.load(answer)
+                    found = said(answer.read(_MOST_BYTES + 1), wanted)
+                if found is not None:
                     return found
+                problem = f"an answer without {wanted!r}"
             except urllib.error.HTTPError as error:
                 with error:
                     if error.code not in _PASSES:
                         raise self._refusal(path, error) from None
                     problem = f"HTTP {error.code}"
-            except (OSError, ValueError) as error:
+            except (OSError, HTTPException, ValueError) as error:
                 problem = str(error)
             if time.monotonic() + pause > until:
                 raise RetryableError(
@@ -126,7 +131,18 @@ class SchemaRegistry:
 
 @functools.lru_cache(maxsize=1024)
 def _schema(registry: SchemaRegistry, schema_id: int) -> str:
-    return str(registry._asked(f"/schemas/ids/{schema_id}")["schema"])
+    return str(registry._asked(f"/schemas/ids/{schema_id}", "schema"))
+
+
+def said(answer: bytes, wanted: str) -> str | int | None:
+    """The field ``wanted`` of a registry's answer, a text or, of ids and versions, a number; None if it has none."""
+    try:
+        found = json.loads(answer) if len(answer) <= _MOST_BYTES else None
+    except (ValueError, RecursionError):  # lists within lists, thousands deep
+        return None
+    value = found.get(wanted) if isinstance(found, dict) else None
+    kind = str if wanted == "schema" else int
+    return value if isinstance(value, kind) and not isinstance(value, bool) else None
 
 
 def unwrapped(record: bytes) -> tuple[int, bytes]:

@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.protocol import codec
 from spark_ckpt.storage.content import FileEntry
 from spark_ckpt.storage.deletion_vectors import to_delta
 from spark_ckpt.storage.delta_schema import table_features, to_delta_schema
@@ -89,14 +90,13 @@ class DeltaLog:
         data = self._folder.read(commit_name(version))
         if data is None:
             return None
-        try:
-            actions = tuple(json.loads(line) for line in data.splitlines() if line.strip())
-        except ValueError:
+        actions = _actions(data)
+        if actions is None:
             raise CorruptStorageError(
                 f"{self._folder.shown(commit_name(version))} is damaged: expected JSON lines, found"
                 f" {len(data)} bytes of something else. Put back a good copy, or start the query again: the table's"
                 f" log then begins anew."
-            ) from None
+            )
         return LogCommit(version, actions)
 
     def put(self, version: int, actions: Iterable[Mapping[str, Any]], durable: bool = True) -> bool:
@@ -108,14 +108,19 @@ class DeltaLog:
         return created or self._folder.read(commit_name(version)) == data
 
     def files(self, versions: Iterable[int]) -> dict[str, FileEntry]:
-        """Names and sizes of the files that remain after replaying ``versions`` of a table without vectors."""
+        """Names and sizes of the files that remain after replaying ``versions`` of a table without vectors.
+
+        Raises ``CorruptStorageError``.
+        """
         found: dict[str, FileEntry] = {}
         for commit in filter(None, map(self.read, versions)):
+            where = self._folder.shown(commit_name(commit.version))
             for action in commit.actions:
                 if "remove" in action:
-                    found.pop(unquote(action["remove"]["path"]), None)
+                    found.pop(_path(action["remove"], where), None)
                 elif "add" in action:
-                    found[unquote(action["add"]["path"])] = FileEntry(0, action["add"]["size"])
+                    size = codec.read_as(codec.Count, action["add"].get("size"), where)
+                    found[_path(action["add"], where)] = FileEntry(0, size)
         return found
 
     def checkpoint(self) -> None:
@@ -157,6 +162,20 @@ class DeltaLog:
         for name in removed:
             self._folder.remove(f"{LOG}/{name}")
         return removed
+
+
+def _actions(data: bytes) -> tuple[dict[str, Any], ...] | None:
+    """The actions of a commit; None if it is none: each is an object of objects."""
+    try:
+        found = tuple(json.loads(line) for line in data.splitlines() if line.strip())
+    except (ValueError, RecursionError):  # lists within lists, thousands deep
+        return None
+    are = all(isinstance(a, dict) and all(isinstance(v, dict) for v in a.values()) for a in found)
+    return found if are else None
+
+
+def _path(action: Mapping[str, Any], where: str) -> str:
+    return unquote(codec.read_as(str, action.get("path"), where))
 
 
 def _empty_checkpoint(definition: Iterable[Mapping[str, Any]], version: int) -> tuple[bytes, bytes]:

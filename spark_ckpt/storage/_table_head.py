@@ -9,9 +9,11 @@ from typing import Any
 
 from spark_ckpt import clock
 from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.names import is_plain_file
+from spark_ckpt.protocol import codec
 from spark_ckpt.storage import _delta_log as delta_log
 from spark_ckpt.storage._delta_log import DeltaLog, LogCommit
-from spark_ckpt.storage.content import FileEntry, TableContent, changed_files, content_from_json, content_to_json
+from spark_ckpt.storage.content import FileEntry, TableContent, changed_files, content_to_json
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.record_store import RecordStore
 
@@ -29,6 +31,25 @@ class Writer:
     app_id: str
     checkpoint: int
     generation: int
+
+
+@dataclass(frozen=True)
+class _Details:
+    """What a commit of ours says of itself: the fields of :class:`Writer`, and the names of two content files."""
+
+    app_id: str
+    checkpoint: int
+    generation: int
+    content: str
+    previous: str | None
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a content file says."""
+
+    schema: str
+    content: Mapping[str, FileEntry]
 
 
 @dataclass(frozen=True)
@@ -146,7 +167,8 @@ class HeadLog:
         raise self._foreign(0, None)
 
     def _own(self, newest: int, version: int, details: Mapping[str, Any]) -> Head | None:
-        name = f"{OWN}/{details['content']}"
+        said = self._checked(version, details)
+        name = f"{OWN}/{said.content}"
         body = self._records.read(name, "content")
         if body is None:
             if self.log.newest(newest) != newest:
@@ -155,15 +177,20 @@ class HeadLog:
                 f"{self._folder.shown(name)} is missing: expected it because version {version} of the state table names"
                 f" it. Put it back, or start the query again: the table's log then begins anew."
             )
-        writer = Writer(details["app_id"], details["checkpoint"], details["generation"])
-        return Head(
-            newest,
-            content_from_json(body["content"], details["content"]),
-            body["schema"],
-            writer,
-            details["content"],
-            details["previous"],
-        )
+        held = codec.read(_Content, body, self._folder.shown(name))
+        writer = Writer(said.app_id, said.checkpoint, said.generation)
+        return Head(newest, held.content, held.schema, writer, said.content, said.previous)
+
+    def _checked(self, version: int, details: Mapping[str, Any]) -> _Details:
+        """Who may write the log may say anything. A name with a folder in it would be read, and removed, elsewhere."""
+        shown = self._folder.shown(delta_log.commit_name(version))
+        said = codec.read(_Details, details, shown)
+        if not is_plain_file(said.content) or not (said.previous is None or is_plain_file(said.previous)):
+            raise CorruptStorageError(
+                f"{shown} names {codec.shown([said.content, said.previous])}: expected files of the table's own folder."
+                f" Start the query again: the table's log then begins anew."
+            )
+        return said
 
     def _write_content(self, content: TableContent, schema: str) -> str:
         name = f"content-{uuid.uuid4().hex}.json"

@@ -72,9 +72,7 @@ def _other_bytes(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
     if how == 3:
         return data[:at] + rng.choice(others)[at:]
     if how == 4:
-        return (
-            data[:at] + rng.choice((b"\xff" * 4, b"\0" * 4, b"\x7f\xff\xff\xff", b"[" * 5000, b"9" * 400)) + data[at:]
-        )
+        return data[:at] + rng.choice(_PUT_IN) + data[at:]
     one = bytearray(data)
     for _ in range(rng.randint(1, 4) if one else 0):
         one[rng.randrange(len(one))] = rng.randrange(256)
@@ -82,7 +80,14 @@ def _other_bytes(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
 
 
 def _other_json(data: bytes, rng: random.Random) -> bytes:
-    """One value in it is another, or gone, or there twice over."""
+    """One value in one of its lines is another, or gone, or there twice over."""
+    lines = data.split(b"\n")
+    at = rng.randrange(len(lines))
+    lines[at] = _other_line(lines[at], rng)
+    return b"\n".join(lines)
+
+
+def _other_line(data: bytes, rng: random.Random) -> bytes:
     try:
         value = json.loads(data)
         places = list(_places(value))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tempfile
 import zlib
 from collections.abc import Callable
@@ -16,27 +17,42 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 from google.protobuf import descriptor_pb2
 from pyroaring import BitMap
 
+from spark_ckpt.errors import CkptError
 from spark_ckpt.formats._avro import AvroDecoder
 from spark_ckpt.formats._json_decode import JsonDecoder
 from spark_ckpt.formats._protobuf import ProtobufDecoder, message_class
-from spark_ckpt.formats._schema_registry import wrapped
+from spark_ckpt.formats._schema_registry import said, wrapped
+from spark_ckpt.jobs.savepoint import savepoint
+from spark_ckpt.protocol import codec
 from spark_ckpt.protocol import events as ev
+from spark_ckpt.protocol.aligner import AlignerState
 from spark_ckpt.protocol.records import AbortedRecord, BatchRecord, CompletionRecord, GenerationRecord, TriggerRecord
 from spark_ckpt.protocol.source_offset import SourceOffset, SourcePosition, initial_offset
+from spark_ckpt.runtime.operator._subtask_meta import OWN, STATE_STORE, SubtaskMeta, known_states
 from spark_ckpt.state.envelope import Controls, pack, unpack
 from spark_ckpt.state.ipc import compress, decompress
 from spark_ckpt.state.keys.spark_hash import xxhash64
+from spark_ckpt.state.lsm.keyed_state import KeyedState
+from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.state.lsm.ranges import KeyRange
 from spark_ckpt.state.narrow import from_narrow, narrow_messages
 from spark_ckpt.state.subtasks import Subtasks
+from spark_ckpt.storage._delta_log import LOG
+from spark_ckpt.storage._table_head import OWN as OWN_FOLDER
+from spark_ckpt.storage._table_head import HeadLog, Writer
+from spark_ckpt.storage.content import FileEntry
 from spark_ckpt.storage.deletion_vectors import DvRef, decode_rows, encode_rows, read_vector, vector_payload
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.manifest import read_manifest
 from spark_ckpt.storage.record_store import RecordStore, encode_record
 from spark_ckpt.storage.run_files import encode_run_file, open_run_file, read_row_group
+from spark_ckpt.storage.state_table import savepoint_table_files
+from spark_ckpt.testing.memory_runs import MemoryRuns
 from spark_ckpt.types import KEY_HASH
 
 SAVEPOINT = Path(__file__).parents[1] / "savepoints" / "0.1.0" / "updated"
@@ -177,6 +193,102 @@ def _narrows() -> list[bytes]:
     return found
 
 
+# --- what Spark's state store keeps of a subtask ----------------------------------------------------------------------
+
+_LAYOUT = StateLayout(pa.schema([ROWS.field("k")]), pa.schema([ROWS.field("v")]), with_timeout=True)
+_GROUPS = KeyRange(0, 4, 4)
+
+
+def _subtask(data: bytes) -> Any:
+    """Its JSON on one line, and its memtables behind it."""
+    text, _, memtables = data.partition(b"\n")
+    parsed = codec.parsed(text, STATE_STORE)
+    meta, known = SubtaskMeta.from_json(parsed), known_states(parsed, memtables or None, [OWN, "seen"])
+    states = [KeyedState.open(_LAYOUT, _GROUPS, *state, MemoryRuns()) for state in known.values()]
+    return meta, [(state.keys, state.next_due_ms()) for state in states]
+
+
+def _subtasks() -> list[bytes]:
+    own, seen = _sealed(), _sealed()
+    group = ev.GroupManifest((ev.Run("e1.parquet", 0, 3, 1),), 3)
+    meta = SubtaskMeta(AlignerState(3), {"s#0": 5}, 4, {3: {"s#0": 9}}, {OWN: (2, {0: group})}, {"seen": 1}, {3: 2})
+    body = {**meta.to_json(), "keyed": own[0], "generation": 1}
+    families = {"seen": {"keyed": seen[0], "bytes": len(seen[1])}}
+    return [
+        json.dumps(body).encode() + b"\n" + own[1],
+        json.dumps({**body, "families": families}).encode() + b"\n" + own[1] + seen[1],
+    ]
+
+
+def _sealed() -> tuple[dict[str, Any], bytes]:
+    """A state with a file, dead rows of that, and a memtable."""
+    runs = MemoryRuns()
+    state, timeouts = KeyedState(_LAYOUT, _GROUPS, runs), np.full(6, 7)
+    for value in "ab":
+        keys = pa.table([pa.array(range(6), pa.int64())], names=["k"])
+        hashes = np.sort(xxhash64([keys["k"].combine_chunks()]))
+        values, every = pa.table({"v": [value] * 6}), np.ones(6, bool)
+        state.write(state.touch(hashes, keys), values, every, ~every, timeouts)
+        if value == "a":
+            appender = runs.appender("f1")
+            state.flush(appender, 1)
+            appender.close()
+    meta, memtable = state.seal()
+    assert memtable is not None
+    return meta, memtable
+
+
+# --- state tables and savepoints -------------------------------------------------------------------------------------
+
+
+def _log(data: bytes) -> Any:
+    """A commit of a state table's log and the content file that it names; or of a savepoint's log, and nothing."""
+    commit, _, content = data.rpartition(b"\n")
+    folder = Folder(str(_folder() / "table"))
+    folder.replace(f"{LOG}/{0:020d}.json", commit)
+    folder.replace(f"{OWN_FOLDER}/content-1.json", encode_record("content", _object(content), "w"))
+    found = []
+    for read in (HeadLog(folder).read, lambda: savepoint_table_files(folder)):
+        try:
+            found.append(read())
+        except CkptError as error:  # the other may read it
+            found.append(error)
+    return found
+
+
+def _logs() -> list[bytes]:
+    folder = Folder(tempfile.mkdtemp(prefix="fuzz-log-"))
+    head = HeadLog(folder).put(None, {"a.parquet": FileEntry(3, 99)}, "{}", Writer("job/u", 1, 1))
+    assert head is not None
+    commit, content = (folder.read(name) or b"" for name in (f"{LOG}/{0:020d}.json", f"{OWN_FOLDER}/{head.record}"))
+    own = commit.replace(head.record.encode(), b"content-1.json") + json.dumps(json.loads(content)["body"]).encode()
+    tables = sorted(SAVEPOINT.rglob("_delta_log/*.json"))[:3]
+    return [own, *(path.read_bytes() + b"{}" for path in tables)]
+
+
+def _savepoint(data: bytes) -> Any:
+    """A savepoint's own record, whose checksum is right, as ``describe`` and ``verify`` read it."""
+    to = _folder() / "savepoint"
+    if not to.exists():
+        shutil.copytree(SAVEPOINT, to)
+    record = next(to.rglob("savepoint.json"))
+    record.write_bytes(encode_record("savepoint", _object(data), "w"))
+    return savepoint(str(to)).describe()
+
+
+def _savepoints() -> list[bytes]:
+    return [json.dumps(json.loads(path.read_bytes())["body"]).encode() for path in SAVEPOINT.rglob("savepoint.json")]
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """The JSON object; none becomes an empty one."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 # --- files of state ------------------------------------------------------------------------------------------------
 
 
@@ -208,16 +320,30 @@ _AVRO = (
 )
 
 
+@dataclass
 class _Registry:
     """One schema for every id."""
 
+    text: str = _AVRO
+
     def schema(self, _schema_id: int) -> str:
-        return _AVRO
+        return self.text
 
 
 def _avro(data: bytes) -> Any:
     registry: Any = _Registry()
     return AvroDecoder(_AVRO, registry).decode([data])
+
+
+def _answer(data: bytes) -> Any:
+    """What a registry says by itself, and a schema that it gives."""
+    registry: Any = _Registry(data.decode(errors="replace"))
+    decoded = AvroDecoder(_AVRO, registry).decode(_avros())
+    return decoded, [said(data, wanted) for wanted in ("schema", "id", "version")]
+
+
+def _answers() -> list[bytes]:
+    return [b'{"schema": "\\"long\\"", "id": 3, "version": 1}', _AVRO.encode(), _AVRO.replace("long", "int").encode()]
 
 
 def _avros() -> list[bytes]:
@@ -259,6 +385,10 @@ TARGETS: dict[str, Target] = {
     "record-body": Target(_body, _bodies),
     "manifest": Target(_manifest, _manifests, is_json=True),
     "offset": Target(_offset, _offsets, is_json=True),
+    "subtask": Target(_subtask, _subtasks, is_json=True),
+    "delta-log": Target(_log, _logs, is_json=True),
+    "savepoint": Target(_savepoint, _savepoints, is_json=True),
+    "registry-answer": Target(_answer, _answers, is_json=True),
     "event": Target(ev.decode, _events, is_json=True),
     "envelope": Target(_envelope, _envelopes),
     "narrow-rows": Target(_narrow, _narrows),

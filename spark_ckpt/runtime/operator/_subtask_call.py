@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_ckpt.protocol import aligner
+from spark_ckpt.protocol import aligner, codec
 from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.weights import Arrivals
 from spark_ckpt.runtime.operator._function_calls import FunctionCalls
 from spark_ckpt.runtime.operator._held_rows import hold, unhold
-from spark_ckpt.runtime.operator._subtask_meta import OWN, SubtaskMeta, known_states
+from spark_ckpt.runtime.operator._subtask_meta import OWN, STATE_STORE, SubtaskMeta, known_states
 from spark_ckpt.runtime.operator._subtask_state import SubtaskState
 from spark_ckpt.runtime.operator._subtask_time import END_OF_TIME_MS, SubtaskTime
 from spark_ckpt.runtime.operator.spec import OperatorSpec
@@ -44,8 +44,9 @@ class SubtaskCall:
         self.out: list[tuple[int, int, bytes]] = []
         self.groups = spec.run.subtasks.range_of(subtask)
         meta, memtable, held = stored if stored is not None else (None, None, None)
-        parsed = json.loads(meta) if meta is not None else None
-        self.meta = SubtaskMeta.from_json(parsed) if parsed else SubtaskMeta(aligner.AlignerState(spec.run.start_epoch))
+        parsed = codec.parsed(meta, STATE_STORE) if meta is not None else None
+        first = aligner.AlignerState(spec.run.start_epoch)
+        self.meta = SubtaskMeta(first) if meta is None else SubtaskMeta.from_json(parsed)
         known = known_states(parsed, memtable, spec.family_tables)
         sealed_in = 0 if parsed is None else parsed.get("generation", 0)
         self.states = {f: SubtaskState(spec, f, subtask, batch, *known[f], sealed_in) for f in spec.family_tables}

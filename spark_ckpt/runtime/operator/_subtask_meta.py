@@ -6,14 +6,44 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_ckpt.protocol import aligner
+from spark_ckpt.errors import CorruptStorageError
+from spark_ckpt.protocol import aligner, codec
 from spark_ckpt.protocol import events as ev
 
 OWN = ""
 """The family that has no name: the operator's own state, one row a key."""
 
+STATE_STORE = "what Spark's state store keeps of a subtask"
+
 Adopted = tuple[int, Mapping[int, ev.GroupManifest]]
 """A completed checkpoint that is replayed, and what it recorded of this subtask's key groups."""
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The JSON of :class:`SubtaskMeta`, and of what stands beside it, whose own readers look at the rest of that."""
+
+    aligner: aligner.AlignerState
+    watermarks: Mapping[str, int]
+    later_watermarks: Mapping[int, Mapping[str, int]]
+    held: Mapping[int, codec.Count]
+    adopt: Adopted | None
+    restored: codec.Count | None
+    keyed: Mapping[str, Any]
+    late_us: int = codec.later(0)
+    adopt_families: Mapping[str, Adopted] = codec.optional(factory=dict)
+    restored_families: Mapping[str, codec.Count] = codec.optional(factory=dict)
+    generation: codec.Count = codec.later(0)
+    held_schema: str | None = codec.optional()
+    families: Mapping[str, _Sealed] = codec.optional(factory=dict)
+
+
+@dataclass(frozen=True)
+class _Sealed:
+    """Of a family: its keyed state, and how many bytes its memtable has."""
+
+    keyed: Mapping[str, Any]
+    bytes: codec.Count
 
 
 @dataclass
@@ -41,16 +71,17 @@ class SubtaskMeta:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> SubtaskMeta:
-        adopt = _of_families("adopt", value)
+    def from_json(cls, value: Any) -> SubtaskMeta:
+        """Of what ``SubtaskCall.sealed`` kept. Raises ``CorruptStorageError`` also for what stands beside it."""
+        stored = codec.read(_Stored, value, STATE_STORE)
         return cls(
-            aligner.AlignerState.from_json(value["aligner"]),
-            dict(value["watermarks"]),
-            value.get("late_us", 0),
-            {int(k): dict(v) for k, v in value["later_watermarks"].items()},
-            {f: (k, ev.groups_from_json(groups)) for f, (k, groups) in adopt.items()},
-            _of_families("restored", value),
-            {int(k): v for k, v in value["held"].items()},
+            stored.aligner,
+            dict(stored.watermarks),
+            stored.late_us,
+            {k: dict(v) for k, v in stored.later_watermarks.items()},
+            _with_own(stored.adopt, stored.adopt_families),
+            _with_own(stored.restored, stored.restored_families),
+            dict(stored.held),
         )
 
     def adopted(self, checkpoint: int) -> dict[str, ev.Groups]:
@@ -67,9 +98,8 @@ def _by_family(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: values.get(OWN), **({f"{name}_families": others} if others else {})}
 
 
-def _of_families(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    own = {} if value[name] is None else {OWN: value[name]}
-    return {**own, **value.get(f"{name}_families", {})}
+def _with_own(own: Any, families: Mapping[str, Any]) -> dict[str, Any]:
+    return {**({} if own is None else {OWN: own}), **families}
 
 
 def known_states(
@@ -82,6 +112,8 @@ def known_states(
         return {**known, OWN: (parsed and parsed["keyed"], memtable)}
     data = memtable or b""
     end = len(data) - sum(value["bytes"] for value in sizes.values())
+    if end < 0:
+        raise CorruptStorageError(f"{STATE_STORE}: expected memtables of {len(data) - end} bytes, found {len(data)}")
     known[OWN] = parsed["keyed"], data[:end] or None
     for family, value in sizes.items():
         start, end = end, end + value["bytes"]

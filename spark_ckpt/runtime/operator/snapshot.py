@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyroaring import BitMap
 from pyspark import TaskContext
 
 from spark_ckpt.jobs.hooks import call_hook
@@ -21,6 +20,7 @@ from spark_ckpt.runtime.operator.spec import OperatorSpec
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema, with_control
 from spark_ckpt.state.ipc import nullable_schema
 from spark_ckpt.state.narrow import from_narrow
+from spark_ckpt.storage.deletion_vectors import decode_rows, encode_rows
 from spark_ckpt.types import make_tag
 
 
@@ -102,7 +102,7 @@ class _Partition:
         dead = self._dead.setdefault((event.epoch, event.uid), {})
         for file, bitmap in event.dead.items():
             old = dead.get(file)
-            dead[file] = bitmap if old is None else (BitMap.deserialize(old) | BitMap.deserialize(bitmap)).serialize()
+            dead[file] = bitmap if old is None else encode_rows(decode_rows(old) | decode_rows(bitmap))
 
     def events(self) -> list[ev.Event]:
         """What the partition says."""

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
-from spark_ckpt.errors import TopologyError
-from spark_ckpt.state.ipc import schema_from_text
+from spark_ckpt.errors import CorruptStorageError, TopologyError
+from spark_ckpt.state.ipc import Rows, schema_from_text
 from spark_ckpt.state.lsm._levels import Level
 from spark_ckpt.state.lsm._memtable import Memtable
 from spark_ckpt.state.lsm.layout import StateLayout
-from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun
+from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun, numbers_from_json
 
 FORMAT = 1
 """Of what Spark's state store keeps, which does not say it while it is 1: it is written with every batch."""
+
+KEPT = "what Spark's state store keeps of this state"
+
+
+@contextmanager
+def damage_told() -> Iterator[None]:
+    """What is read with every batch is not looked at value by value: what is wrong with it shows when it is used."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CorruptStorageError(f"{KEPT}: expected what was sealed, found {type(error).__name__}: {error}") from None
 
 
 def groups_to_json(groups: KeyRange) -> list[int]:
@@ -61,12 +73,23 @@ def levels_to_json(levels: Sequence[Level]) -> list[list[Any]]:
     ]
 
 
-def levels_from_json(value: Sequence[Sequence[Any]]) -> list[Level]:
+def keys_from_json(value: str, groups: KeyRange) -> Rows:
+    """How many keys each of ``groups`` has."""
+    keys = numbers_from_json(value)
+    if len(keys) != len(groups):
+        raise ValueError(f"numbers of {len(keys)} key groups instead of {len(groups)}")
+    return keys
+
+
+def levels_from_json(value: Sequence[Sequence[Any]], groups: KeyRange) -> list[Level]:
     levels: list[Level] = []
     for *run, i, j in value:
         if i == len(levels):
             levels.append(Level([]))
         if j == len(levels[i].layers):
             levels[i].layers.append([])
-        levels[i].layers[j].append(RangeRun.from_json(run))
+        made = RangeRun.from_json(run)
+        if not groups.first <= made.first <= made.end <= groups.end:
+            raise ValueError(f"a run of key groups {made.first} to {made.end} outside of {groups_to_json(groups)}")
+        levels[i].layers[j].append(made)
     return levels

@@ -36,7 +36,10 @@ from spark_ckpt.state.lsm._memtable import Memtable
 from spark_ckpt.state.lsm._scan import everything, sample, scan, sizes
 from spark_ckpt.state.lsm._sealed import (
     FORMAT,
+    KEPT,
+    damage_told,
     groups_to_json,
+    keys_from_json,
     levels_from_json,
     levels_to_json,
     opened_memtable,
@@ -46,7 +49,7 @@ from spark_ckpt.state.lsm._sealed import (
 from spark_ckpt.state.lsm._timers import Searched, find_due, next_due_ms
 from spark_ckpt.state.lsm.compaction import CompactionPolicy
 from spark_ckpt.state.lsm.layout import StateLayout
-from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun, numbers_from_json, numbers_to_json
+from spark_ckpt.state.lsm.ranges import KeyRange, RangeRun, numbers_to_json
 from spark_ckpt.types import KEY_HASH, TIMEOUT_MS
 
 
@@ -86,13 +89,14 @@ class KeyedState:
         if meta is None:
             return state
         meta = json.loads(meta) if isinstance(meta, bytes | str) else meta
-        require_known(meta.get(FIELD), FORMAT, "what Spark's state store keeps of this state")
-        refuse_other_layout(meta, layout, carried is not None)
-        refuse_other_groups(meta["groups"], groups)
-        state._keys = numbers_from_json(meta["keys"])
-        state._levels.levels = levels_from_json(meta["runs"])
-        state._levels.changed()
-        state._dead = DeadRows.from_json(meta["dead"])
+        require_known(meta.get(FIELD), FORMAT, KEPT)
+        with damage_told():
+            refuse_other_layout(meta, layout, carried is not None)
+            refuse_other_groups(meta["groups"], groups)
+            state._keys = keys_from_json(meta["keys"], groups)
+            state._levels.levels = levels_from_json(meta["runs"], groups)
+            state._levels.changed()
+            state._dead = DeadRows.from_json(meta["dead"])
         if memtable is not None:
             state._levels.memtable = opened_memtable(layout, meta, memtable, carried)
         elif meta["rows"]:

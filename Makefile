@@ -26,7 +26,7 @@ ifeq ($(SPARK)$(PYTEST_ARGS),)
 endif
 
 soak:  ## what takes hours: more examples, more kills; before a release
-	@EXAMPLES=20 $(TEST) --minio --registry python -m pytest -m "soak or hypothesis" --timeout 14400 $(PYTEST_ARGS)
+	@EXAMPLES=20 $(TEST) --minio --registry python -m pytest -m "soak or more or hypothesis" --timeout 14400 $(PYTEST_ARGS)
 
 unit:  ## only the tests that need no Spark
 	@$(UNIT) python -m pytest tests/config tests/protocol tests/state tests/storage tests/sinks $(PYTEST_ARGS)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.how_many import EXAMPLES
 from tests.kill.processes import REPOSITORY, environment
 
@@ -13,6 +15,7 @@ EVERY = max(1, round(24 / EXAMPLES))
 """Ahead of which changes of files it is killed; each in `make soak`."""
 
 
+@pytest.mark.more
 def test_what_an_act_that_is_killed_came_from_is_whole_and_the_same_act_again_finishes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.kill.killed_acts", str(tmp_path), str(EVERY)]
     done = subprocess.run(command, env=environment(), cwd=REPOSITORY, capture_output=True, text=True, check=False)

@@ -11,6 +11,7 @@ from tests.how_many import some
 from tests.spark.changing_cells import Cell, covering, tried
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("cell", covering(some(1)), ids=lambda cell: str(cell.seed))
 def test_a_job_that_changes_goes_on_with_the_right_values_or_says_what_to_write(
     spark: SparkSession, tmp_path: Path, cell: Cell

@@ -43,6 +43,7 @@ def found(rows: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
     return {row["merchant"]: (row["n"], row["cents"]) for row in rows}
 
 
+@pytest.mark.more
 def test_a_job_without_mistakes_shows_the_same_rows_whatever_dies() -> None:
     job = JobUnderTest(totals, {"payments": PAYMENTS}, compare=BY_MERCHANT)
     assert found(job.run()) == expected()
@@ -57,6 +58,7 @@ def test_each_step_of_a_run_can_be_the_one_to_die_at() -> None:
         job.run(kill_at="WriteBach")
 
 
+@pytest.mark.more
 def test_two_operators_in_a_row_and_two_sources_pass_too() -> None:
     def most(payments: Frame, refunds: Frame) -> Frame:
         counts = totals(payments.union(refunds)).select("n", "cents")
@@ -145,6 +147,7 @@ def test_a_sink_that_shows_rows_twice_is_found(when: str) -> None:
         job.check(1000)
 
 
+@pytest.mark.more
 def test_what_depends_on_batches_is_told_apart_from_what_crashes_do() -> None:
     with pytest.raises(ScheduleError, match="No crash is needed: with these batches alone the rows differ, too"):
         JobUnderTest(totals, {"payments": PAYMENTS}).check(20)

@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as pds
+from deltalake import DeltaTable
 
 from spark_ckpt.jobs.savepoint import Savepoint
 from spark_ckpt.jobs.savepoint_draft import Draft
@@ -26,8 +28,10 @@ from spark_ckpt.storage.content import FileEntry
 from spark_ckpt.storage.run_files import write_run_file
 from spark_ckpt.types import KEY_GROUP
 from tests.kill.dying import die_ahead_of
+from tests.sinks.sql_harness import run
+from tests.sinks.whole_job_into import JobInto, rows_of
 from tests.storage.changed_job import Changed
-from tests.storage.whole_job import KEYS, ROWS, STATE, UID, WholeJob
+from tests.storage.whole_job import KEYS, OUTPUT, ROWS, STATE, UID, WholeJob
 
 
 def prepare(root: Path) -> None:
@@ -125,6 +129,36 @@ def rolled_back(root: Path) -> None:
     job.check(doubles=False)
 
 
+def into_tables(root: Path) -> JobInto:
+    database = {"url": f"sqlite:///{root}/out.db", "table": "t", "checkpointColumn": "came_with"}
+    paths = [(kind, {"uid": kind, "path": f"{root}/{kind}"}) for kind in ("delta", "files")]
+    return JobInto(root, [*paths, ("sql", {"uid": "sql", **database})])
+
+
+def prepare_tables(root: Path) -> None:
+    job = into_tables(root)
+    job.start()
+    for checkpoint in (True, True, True, False):
+        job.step(checkpoint)
+
+
+def roll_tables_back(root: Path) -> None:
+    into_tables(root).job.rollback(1)
+
+
+def tables_rolled_back(root: Path) -> None:
+    """In the tables, and behind the rows that come once again."""
+    job = into_tables(root)
+    job.start(location="elsewhere")
+    assert job.position == ROWS
+    for wanted in (ROWS, 2 * ROWS):
+        delta = rows_of(pa.table(DeltaTable(f"{root}/delta").to_pyarrow_table()))
+        files = rows_of(pds.dataset(f"{root}/files", format="parquet", schema=OUTPUT).to_table())
+        database = run(f"sqlite:///{root}/out.db", f"SELECT {', '.join(OUTPUT.names)} FROM t ORDER BY 1")
+        assert delta == files == database == job.all_rows[:wanted]
+        job.step(True)
+
+
 def collect(root: Path) -> None:
     WholeJob(root, retain="5").job.gc(min_age_s=0, force=True)
 
@@ -167,6 +201,7 @@ class Act:
     do: Callable[[Path], None]
     done: Callable[[Path], None]
     intact: Callable[[Path], None] = whole
+    prepare: Callable[[Path], None] = prepare
 
 
 ACTS = {
@@ -176,6 +211,7 @@ ACTS = {
     "write": Act(write, lambda root: made(root, 50)),
     "dispose": Act(dispose, disposed, lambda root: None),
     "rollback": Act(roll_back, rolled_back),
+    "rollback of tables": Act(roll_tables_back, tables_rolled_back, lambda root: None, prepare_tables),
     "gc": Act(collect, partial(goes_on, rows=4 * ROWS)),
     "restore": Act(restore, partial(goes_on, rows=3 * ROWS, location="elsewhere")),
     "changed query": Act(change, changed),
@@ -201,7 +237,7 @@ def forked(do: Callable[[], None]) -> int:
 def killed_everywhere(root: Path, act: Act, every: int) -> int:
     """How often it was killed."""
     before, nth = root.with_name(f"{root.name}-before"), 1
-    assert forked(lambda: prepare(root)) == 0
+    assert forked(lambda: act.prepare(root)) == 0
     shutil.copytree(root, before)
 
     def dies() -> None:

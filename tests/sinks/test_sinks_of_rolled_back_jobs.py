@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as pds
 import pytest
 import s3fs
@@ -16,37 +15,12 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from spark_ckpt.cli import app
-from spark_ckpt.jobs.spec import SinkSpec
-from spark_ckpt.jobs.start import checked_sinks, validate_sinks
 from spark_ckpt.storage.object_options import delta_rs_options
-from spark_ckpt.types import Committable
 from tests.s3_server import shared_s3
 from tests.sinks.iceberg_harness import catalog_of, catalog_options
 from tests.sinks.sql_harness import new_database, run
-from tests.storage.whole_job import JOB, KEYS, OUTPUT, TOPOLOGY, WholeJob
-
-Rows = list[tuple[int, int, int]]
-
-
-class JobWith(WholeJob):
-    """It writes to ``given``: (format, options), each with a uid."""
-
-    def __init__(self, root: Path, given: list[tuple[str, Mapping[str, str]]]) -> None:
-        self._given = checked_sinks(given)
-        self.topology = replace(TOPOLOGY, sinks=tuple(s.id for s in self._given))
-        super().__init__(root, retain="9")
-        validate_sinks(self._given, None, OUTPUT)
-
-    def _sinks(self) -> tuple[SinkSpec, ...]:
-        return tuple(self._given)
-
-    def _staged(self, spec: SinkSpec, rows: pa.RecordBatch, batch: int) -> list[Committable]:
-        """Rejected rows are those that the database refuses when they are committed."""
-        return [] if spec.refused_by else super()._staged(spec, rows, batch)
-
-    @property
-    def all_rows(self) -> Rows:
-        return [(row, row % KEYS, row // KEYS + 1) for row in range(self.position)]
+from tests.sinks.whole_job_into import JobInto, Rows, rows_of
+from tests.storage.whole_job import JOB, KEYS, OUTPUT
 
 
 @dataclass(frozen=True)
@@ -103,11 +77,6 @@ def stored(options: Mapping[str, str]) -> dict[str, str]:
     return {f"storage.{name}": value for name, value in options.items()}
 
 
-def rows_of(table: pa.Table) -> Rows:
-    found = table.select(OUTPUT.names)
-    return [tuple(row.values()) for row in found.take(pc.sort_indices(found["row"])).to_pylist()]
-
-
 TARGETS = {
     "postgresql": partial(in_database, "postgresql"),
     "mariadb": partial(in_database, "mariadb"),
@@ -129,7 +98,7 @@ def rolled_back(root: Path, checkpoint: int, *more: str) -> str:
 def test_a_target_goes_back_with_its_job_and_gets_each_row_once_when_it_goes_on(tmp_path: Path, name: str) -> None:
     target = TARGETS[name](tmp_path)
     sinks = [(target.format, {"uid": "out", **target.options})]
-    job = JobWith(tmp_path, sinks)
+    job = JobInto(tmp_path, sinks)
     job.start()
     for _ in range(3):
         job.step(True)
@@ -139,7 +108,7 @@ def test_a_target_goes_back_with_its_job_and_gets_each_row_once_when_it_goes_on(
     said = rolled_back(tmp_path, 1, "--confirm=out", *given)
     assert "sink out: loses" in said
     assert target.rows() == job.all_rows[:7]
-    job = JobWith(tmp_path, sinks)
+    job = JobInto(tmp_path, sinks)
     job.start(location="elsewhere")
     for _ in range(3):
         job.step(True)
@@ -159,7 +128,7 @@ def test_a_target_that_cannot_go_back_is_listed_and_its_rejects_with_it(tmp_path
     run(url, f"CREATE TABLE m ({row} BIGINT, k BIGINT PRIMARY KEY, n BIGINT CHECK (n <> 3))")
     merged = {"uid": "last", "url": url, "table": "m", "mergeKeys": "k", "rejects": "bad"}
     sinks = [("sql", {"uid": "all", "url": url, "table": "t", "checkpointColumn": "came_with"}), ("sql", merged)]
-    job = JobWith(tmp_path, sinks)
+    job = JobInto(tmp_path, sinks)
     job.start()
     for _ in range(3):
         job.step(True)
@@ -173,7 +142,7 @@ def test_a_target_that_cannot_go_back_is_listed_and_its_rejects_with_it(tmp_path
     assert shown(url) == before
     rolled_back(tmp_path, 1, "--partial", *options)
     assert shown(url) == (job.all_rows[:7], *before[1:])
-    job = JobWith(tmp_path, sinks)
+    job = JobInto(tmp_path, sinks)
     job.start(location="elsewhere")
     for _ in range(2):
         job.step(True)

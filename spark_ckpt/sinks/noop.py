@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_ckpt.sinks._options import SinkOptions
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
-from spark_ckpt.types import CommitPermit, Committable
+from spark_ckpt.types import CheckpointId, CommitPermit, Committable
 
 
 class NoopSink(TwoPhaseSink):
@@ -28,6 +28,10 @@ class NoopSink(TwoPhaseSink):
 
     def abort(self, committables: Sequence[Committable]) -> None:
         """There is nothing to remove."""
+
+    def to_undo(self, job: str, sink: str, checkpoint: CheckpointId) -> str:
+        """Nothing was kept, so it is in no rollback's way."""
+        return ""
 
 
 class _NoopWriter(SinkWriter):

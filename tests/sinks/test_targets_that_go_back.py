@@ -18,6 +18,7 @@ from spark_ckpt.sinks.base import TwoPhaseSink
 from spark_ckpt.sinks.delta.sink import DeltaSink
 from spark_ckpt.sinks.files import FilesSink
 from spark_ckpt.sinks.iceberg.sink import IcebergSink
+from spark_ckpt.sinks.noop import NoopSink
 from spark_ckpt.sinks.sql.sink import SqlSink
 from spark_ckpt.testing.sink_conformance import JOB, SCHEMA, SINK, permit, stage
 from spark_ckpt.types import CheckpointId
@@ -208,3 +209,8 @@ def test_rows_of_later_checkpoints_without_the_column_are_not_taken_for_older_on
 def test_a_table_without_rows_still_has_its_columns(sql: dict[str, str]) -> None:
     sink = written(SqlSink(sql), 3)
     assert sink.as_of(JOB, SINK, ONE).read().read_all().column_names == SCHEMA.names
+
+
+def test_a_sink_that_keeps_nothing_is_in_no_rollbacks_way() -> None:
+    assert NoopSink({}).to_undo(JOB, SINK, ONE) == ""
+    NoopSink({}).roll_back(JOB, SINK, ONE)

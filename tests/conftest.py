@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from spark_ckpt.spark_versions import spark_version
 from tests import fork_server, kafka_server, shared_session
 from tests.how_many import some
 from tests.java_options import start_java_as_tests_do
@@ -29,6 +30,14 @@ hypothesis.settings.load_profile("project")
 FIRST = ("test_state_table_jvm.py",)
 """Long, and behind tests/spark by its folder's name: one process would be busy with it when the other has nothing left.
 It also ends the JVM that it finds."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if spark_version() < (4, 1):  # its foreachBatch and its data sources leave connections to the garbage collector
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+        config.addinivalue_line(
+            "filterwarnings", "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+        )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -75,26 +75,40 @@ def _import_offsets(
     unknown = sorted(set(given) - set(sources))
     if unknown:
         raise InvalidInputError(f"offsets: expected sources of the query, {sorted(sources)}, found {unknown}")
-    lines = checkpoint.offsets
-    if len(sources) == 1 and lines and all(line == lines[0] for line in lines):
-        lines = lines[:1]  # Spark reads a DataFrame that is used twice by two sources
-    if len(lines) != len(sources) and set(given) != set(sources):
-        raise InvalidInputError(
-            f"expected offsets of {len(sources)} sources, {', '.join(sources)}; found {len(lines)} in Spark's "
-            "checkpoint. Say them all: offsets={...}"
-        )
-    for number, (uid, node) in enumerate(sources.items()):
+    by_uid = {} if set(given) == set(sources) else _in_spark(checkpoint.offsets, list(sources))
+    for uid, node in sources.items():
         options = given.get(uid)
-        if options is None and lines[number] is not None:
-            line = lines[number]
-            options = _files(checkpoint, number, line) if node.inner == "files" else None
-            options = options or spark_offset_options(uid, node, line)
+        if options is None and checkpoint.offsets[by_uid[uid]] is not None:
+            source, offset = by_uid[uid], checkpoint.offsets[by_uid[uid]]
+            options = _files(checkpoint, source, offset) if node.inner == "files" else None
+            options = options or spark_offset_options(uid, node, offset)
         if options is not None:
             writer.with_offsets(uid, **options)
 
 
-def _files(checkpoint: SparkCheckpoint, number: int, offset: Any) -> dict[str, Any] | None:
-    return {"files": checkpoint.files_of(number, int(offset["logOffset"]))} if "logOffset" in offset else None
+def _in_spark(offsets: Mapping[str, Any], uids: list[str]) -> dict[str, str]:
+    """By uid, what Spark calls each source: by its name if sources have names there, else by its place in the plan."""
+    found = list(offsets)
+    if not all(map(str.isdigit, found)):
+        if set(found) != set(uids):
+            raise InvalidInputError(
+                f"expected sources {', '.join(sorted(uids))} in Spark's checkpoint, found those of the names "
+                f"{', '.join(sorted(found))}: give each stream here the name that it has there, "
+                "ckpt.readStream.name(...)"
+            )
+        return dict(zip(uids, uids))
+    if len(uids) == 1 and found and all(offset == offsets[found[0]] for offset in offsets.values()):
+        found = found[:1]  # Spark reads a DataFrame that is used twice by two sources
+    if len(found) != len(uids):
+        raise InvalidInputError(
+            f"expected offsets of {len(uids)} sources, {', '.join(uids)}; found {len(found)} in Spark's "
+            "checkpoint. Say them all: offsets={...}"
+        )
+    return dict(zip(uids, found))
+
+
+def _files(checkpoint: SparkCheckpoint, source: str, offset: Any) -> dict[str, Any] | None:
+    return {"files": checkpoint.files_of(source, int(offset["logOffset"]))} if "logOffset" in offset else None
 
 
 def spark_offset_options(uid: str, node: SourceNode, offset: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from spark_ckpt.execution.chain import Chain, Recipe
 from spark_ckpt.execution.columns import refuse_repeated, refuse_reserved
 from spark_ckpt.execution.lineage import Lineage, SourceNode
 from spark_ckpt.execution.refused_types import refuse_unread
+from spark_ckpt.execution.session_confs import refuse_named_sources
 from spark_ckpt.execution.spark_errors import check_path, not_expected, path_not_found
 from spark_ckpt.execution.spark_stream_rows import SparkStreamMaker
 from spark_ckpt.hints import Hinting
@@ -175,6 +176,7 @@ class CkptDataStreamReader(FileReaders, Hinting):
         return spark_stream(self._session, stream, uid)
 
     def _loaded(self, options: dict[str, str]) -> DataFrame:
+        refuse_named_sources(self._session.spark.conf)
         uid, kind = options.pop("uid", None), self._format
         asked = Asked(self._session, str(kind), self._schema, dict(options), uid)
         lanes = lane_count(options.pop("lanes", None))

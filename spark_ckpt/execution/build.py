@@ -22,6 +22,7 @@ from spark_ckpt.execution.lineage import (
     WatermarkNode,
     in_plan_order,
 )
+from spark_ckpt.execution.session_confs import refuse_named_sources
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.spec import RunSpec, SinkSpec, SourceSpec
 from spark_ckpt.names import checked_name
@@ -239,6 +240,7 @@ class BuildContext:
         return placed if one_by_one is chain else placed.toDF(*chain.schema.fieldNames())
 
     def _load(self, chain: Chain) -> Any:
+        refuse_named_sources(self.spark.conf)
         spec = self._specs[chain.head]
         name = f"{self.format_name}_{list(self._specs).index(chain.head)}"
         self.spark.dataSource.register(source_class_of(name, self.run, spec, chain.operations, chain.schema))

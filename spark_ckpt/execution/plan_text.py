@@ -11,6 +11,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from spark_ckpt.spark_versions.tree_strings import tree_string
+
 SparkDF = Any
 
 OF_FILES = re.compile(r"\binput_file_(?:name|block_start|block_length)\(\)")
@@ -28,8 +30,7 @@ def plan_nodes(df: SparkDF) -> list[Node]:
         body = text[start : text.index("\n== Optimized Logical Plan ==", start)].split("\n", 2)[2]
         return [Node(node.text, node.depth - 1) for node in parse(body)[1:]]
     analyzed = df._jdf.queryExecution().analyzed()
-    # Every column, where a user's plan would say "... 30 more fields".
-    return parse(analyzed.treeString(True, False, 1_000_000, False, False))
+    return parse(tree_string(analyzed))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import json
 from threading import RLock
 from typing import Any
 
+from spark_ckpt.errors import ConfigError
 from spark_ckpt.execution.java_classes import java_class
 from spark_ckpt.jobs.spark_folder import is_url
 from spark_ckpt.spark_versions import spark_version
@@ -13,6 +14,7 @@ from spark_ckpt.spark_versions.java_names import FILE_SYSTEM_CHECKPOINT_FILE_MAN
 from spark_ckpt.storage.filesystem import normalize_url
 
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _OVERWRITES = {
     # Hive's, which Spark brings along for file://, refuses to rename to a name that is taken, and Spark's manager takes
     # the refusal for done: a repeated batch would leave the state of its first attempt behind, and the next start or
@@ -49,6 +51,15 @@ def pandas_options(conf: Any) -> dict[str, bool]:
 def no_data_batches(conf: Any) -> bool:
     """Whether event time goes on without new rows."""
     return bool(conf.get("spark.sql.streaming.noDataMicroBatches.enabled", "true") == "true")
+
+
+def refuse_named_sources(conf: Any) -> None:
+    """Spark refuses a source without a name then, in words that do not say whose source it is."""
+    if conf.get(_NAMED_SOURCES, "false") == "true":
+        raise ConfigError(
+            f"{_NAMED_SOURCES}: expected false for a checkpointed query, found true. Its sources have names of their "
+            "own, readStream.name(...), by which checkpoints find them. Set it to false"
+        )
 
 
 def spark_path(location: str) -> str:

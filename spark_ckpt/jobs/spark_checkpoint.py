@@ -1,7 +1,7 @@
 """The checkpoint of a plain Spark query: its newest committed batch, and where its sources stood. Driver; read only.
 
-Spark's offset log has a file a batch: the version, the batch's metadata, and an offset for each source in the order of
-the plan. A file source's offset is a batch of its own log of files.
+Spark's offset log (:mod:`spark_ckpt.storage.offset_log`) has a file a batch. A file source's offset is a batch of its
+own log of files.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.jobs.spark_folder import Files
 from spark_ckpt.redaction import redact_url
+from spark_ckpt.storage.offset_log import NOTHING, VERSIONS, logged_batch
 
-_VERSION = "v1"
 _STATE = ("state/0/_metadata", "state/0/_metadata/v2")
 """What Spark tells of the first operator with state, by the format of its metadata."""
 _SOURCES = "sources"
@@ -35,7 +35,7 @@ class SparkCheckpoint:
             )
         self.batch = max(batches)
         """The newest batch that is committed: the state and the offsets are those behind it."""
-        self._lines = self._read()
+        self._metadata, self._sources = self._read()
 
     @property
     def planned(self) -> bool:
@@ -57,16 +57,17 @@ class SparkCheckpoint:
     @property
     def late_ms(self) -> int:
         """The watermark of the committed batch: rows of the next one are late by it."""
-        return int(self._lines[0].get("batchWatermarkMs", 0))
+        return int(self._metadata.get("batchWatermarkMs", 0))
 
     @property
-    def offsets(self) -> list[Any]:
-        """A source each, in the order of the plan: what Spark has of it as JSON; None where it has none yet."""
-        return self._lines[1:]
+    def offsets(self) -> dict[str, Any]:
+        """What Spark has of each source as JSON, None where it has none yet: by name, or by place in the plan, ``"0"``,
+        ``"1"``, in its order."""
+        return self._sources
 
-    def files_of(self, source: int, upto: int) -> list[str]:
+    def files_of(self, source: str, upto: int) -> list[str]:
         """The files that a file source had read with batch ``upto`` of its own log."""
-        folder, found = "/".join((_SOURCES, str(source))), dict[str, None]()
+        folder, found = "/".join((_SOURCES, source)), dict[str, None]()
         names = self._files.names(folder)
         compacted = [int(n.split(".")[0]) for n in names if n.endswith(".compact") and int(n.split(".")[0]) <= upto]
         first = max(compacted, default=-1)
@@ -78,34 +79,47 @@ class SparkCheckpoint:
                     found[str(entry["path"])] = None
         return list(found)
 
-    def _read(self) -> list[Any]:
-        found = list(self._json_lines(f"offsets/{self.batch}"))
-        if not found or not isinstance(found[0], dict):
+    def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        name = f"offsets/{self.batch}"
+        logged = logged_batch(self._content(name))
+        self._expect(name, logged.version, VERSIONS)
+        metadata = self._json(name, logged.metadata)
+        sources = {source: self._json(name, offset) for source, offset in logged.sources.items()}
+        if not isinstance(metadata, dict):
             raise CorruptStorageError(
                 f"{redact_url(self.location)}/offsets/{self.batch} is damaged: expected the metadata of the batch; put "
                 "back a good copy"
             )
-        if any(isinstance(line, dict) and "origin" in line for line in found[1:]):
+        if any(isinstance(offset, dict) and "origin" in offset for offset in sources.values()):
             raise InvalidInputError(
                 f"{redact_url(self.location)} is the location of a query that is checkpointed here: it goes on by "
                 "itself, and needs no import"
             )
-        return found
+        return metadata, sources
 
     def _json_lines(self, name: str) -> Iterator[Any]:
+        """Of the other logs, which have one version."""
+        version, *lines = self._content(name).decode().splitlines()
+        self._expect(name, version, VERSIONS[:1])
+        return (self._json(name, line) for line in lines)
+
+    def _content(self, name: str) -> bytes:
         content = self._files.read(name)
         if content is None:
             raise CorruptStorageError(f"{redact_url(self.location)}/{name} is missing; put back a good copy")
-        version, *lines = content.decode().splitlines()
-        if version != _VERSION:
+        return content
+
+    def _expect(self, name: str, version: str, known: tuple[str, ...]) -> None:
+        if version not in known:
             raise InvalidInputError(
-                f"{redact_url(self.location)}/{name}: expected format {_VERSION} of Spark's log, found "
+                f"{redact_url(self.location)}/{name}: expected format {' or '.join(known)} of Spark's log, found "
                 f"{version[:20]!r}, which this release does not read"
             )
-        for line in lines:
-            try:
-                yield None if line.strip() in ("", "-") else json.loads(line)
-            except ValueError:
-                raise CorruptStorageError(
-                    f"{redact_url(self.location)}/{name} is damaged: expected JSON in each line; put back a good copy"
-                ) from None
+
+    def _json(self, name: str, text: str) -> Any:
+        try:
+            return None if text.strip() in ("", NOTHING) else json.loads(text)
+        except ValueError:
+            raise CorruptStorageError(
+                f"{redact_url(self.location)}/{name} is damaged: expected JSON in each line; put back a good copy"
+            ) from None

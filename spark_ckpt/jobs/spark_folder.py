@@ -19,6 +19,7 @@ from spark_ckpt.protocol.recovery import SparkLocation
 from spark_ckpt.protocol.source_offset import undamaged
 from spark_ckpt.storage.filesystem import Folder, normalize_url
 from spark_ckpt.storage.object_options import scheme_of
+from spark_ckpt.storage.offset_log import logged_batch
 
 _URL = re.compile(r"(?!file:)[a-zA-Z][\w+.-]*:/")
 
@@ -102,7 +103,8 @@ class SparkFolder:
     def _offsets(self, batch: int | None) -> Iterator[dict[str, Any]]:
         """The objects in a file of the offset log: the batch's metadata, then each source's offset."""
         content = b"" if batch is None else self._folder.read(f"offsets/{batch}") or b""
-        for line in content.decode(errors="replace").splitlines():
+        logged = logged_batch(content)
+        for line in (logged.metadata, *logged.sources.values()):
             try:
                 value = json.loads(line)
             except ValueError:

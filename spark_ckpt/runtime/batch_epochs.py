@@ -19,13 +19,12 @@ from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.protocol.source_offset import SourceOffset
 from spark_ckpt.sources.spark_stream import is_control, is_ours
 from spark_ckpt.storage.filesystem import Folder
+from spark_ckpt.storage.offset_log import NOTHING, logged_batch
 from spark_ckpt.types import CTL, TAG, make_tag
 
 NEW = 1
 """In place of a stream's number, in the tag of static rows: those whose keys no stream has come with this epoch."""
 LABELS = pa.schema([(TAG, pa.int64()), (CTL, pa.binary())])
-_NOTHING = "-"
-"""In the log: a source that has not had anything yet."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class EpochsOfBatch:
         folder = Folder(self.location, self.storage)
         batch = max((int(n) for n in folder.names("offsets") if n.isdigit()), default=-1)
         lines, before = _lines(folder, batch), _lines(folder, batch - 1)
-        before = before if len(before) == len(lines) else [_NOTHING] * len(lines)
+        before = before if len(before) == len(lines) else [NOTHING] * len(lines)
         found, spark_read = [], False
         for line, old in zip(lines, before, strict=True):
             if is_ours(_offset(line)):
@@ -85,7 +84,7 @@ class EpochsOfBatch:
 
     def _source(self, line: str, before: str) -> _Source:
         offset, control = SourceOffset.from_json(_offset(line)), is_control(_offset(line))
-        first = self.start_epoch if before == _NOTHING else SourceOffset.from_json(_offset(before)).epoch
+        first = self.start_epoch if before == NOTHING else SourceOffset.from_json(_offset(before)).epoch
         # One that stands still has the offset of the batch before, with all that it says.
         return _Source(first, offset.epoch, bool(offset.read) and line != before and not control, control)
 
@@ -98,9 +97,9 @@ class EpochOfSparkStreams(EpochsOfBatch):
 
 
 def _lines(folder: Folder, batch: int) -> list[str]:
-    """Of each source, in the plan's order; behind the version and the batch's metadata."""
+    """Of each source, in one order."""
     content = folder.read(f"offsets/{batch}") if batch >= 0 else None
-    return [] if content is None else content.decode().splitlines()[2:]
+    return [] if content is None else list(logged_batch(content).sources.values())
 
 
 def _offset(line: str) -> Any:

@@ -30,6 +30,7 @@ from spark_ckpt.sources.base import UsesMetadata
 from spark_ckpt.spark_versions.read_limits import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.object_options import scheme_of
+from spark_ckpt.storage.offset_log import NOTHING, logged_batch
 
 LOCATION = "location"
 """Option: Spark's own location of the query, set at start."""
@@ -39,8 +40,6 @@ NAMES = "names"
 """Option: the names of Spark's streams in the order of their lines in Spark's log, as JSON. One that stands in the plan
 twice is one source, and has two lines."""
 
-_NOTHING = "-"
-"""In the log: a source that has not had anything yet."""
 _OURS = {"origin", "inner", "epoch"}
 """What an offset of a ckpt source has; see :class:`spark_ckpt.protocol.source_offset.SourceOffset`."""
 _CONTROL = {"streams", "looks"}
@@ -54,8 +53,8 @@ def followed(location: str, event_time: bool, names: Sequence[str]) -> dict[str,
 def position_of(recorded: Mapping[str, Any] | None, name: str) -> Any:
     """What Spark's source of the stream ``name`` said in the log, of what a checkpoint remembers; None if it had said
     nothing, or did not stand in the query."""
-    text = ({} if recorded is None else recorded.get("streams", {})).get(name, _NOTHING)
-    return None if text == _NOTHING else json.loads(text)
+    text = ({} if recorded is None else recorded.get("streams", {})).get(name, NOTHING)
+    return None if text == NOTHING else json.loads(text)
 
 
 class SparkStream(UsesMetadata, DataSource):
@@ -175,11 +174,10 @@ class _OffsetLog:
         return max((int(n) for n in self._opened().names("offsets") if n.isdigit()), default=None)
 
     def _read(self, batch: int | None) -> _Logged | None:
-        """Behind the version and the batch's metadata stands one line a source."""
         content = None if batch is None else self._opened().read(f"offsets/{batch}")
         if content is None:
             return None
-        lines = content.decode().splitlines()[2:]
+        lines = list(logged_batch(content).sources.values())
         ours = [offset for offset in map(_ours, lines) if offset is not None]
         spark = [line for line in lines if _ours(line) is None]
         streams = dict(zip(self._names, spark))

@@ -9,10 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+import pytest
+
+from spark_ckpt.spark_versions import spark_version
 
 _WIDTHS = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
 """Bytes behind the tag of an entry of the constant pool (The Java Virtual Machine Specification, 4.4)."""
 _UTF8, _CLASS, _TWO_ENTRIES, _ABSTRACT = 1, 7, (5, 6), 0x0400
+
+
+of_the_newest = pytest.mark.skipif(spark_version() < (4, 2), reason="the ledgers name what newer versions have, too")
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyspark
 import pytest
 
-from spark_ckpt.plan.analysed.ledger import LEDGER, NEW_IN_4_3, How, entry_of, ledger_table, name_of
-from tests.plan.class_files import below, classes_of_spark
+from spark_ckpt.plan.analysed.ledger import LEDGER, NEW_IN_4_3, ONLY_IN_4_0, How, entry_of, ledger_table, name_of
+from spark_ckpt.spark_versions import spark_version
+from tests.plan.class_files import below, classes_of_spark, of_the_newest
 
 pytestmark = pytest.mark.smoke
 
@@ -30,10 +30,11 @@ def test_every_node_of_sparks_plans_is_named(nodes: set[str]) -> None:
     assert {node for node in nodes if name_of(node) is None} == set()
 
 
+@of_the_newest
 def test_every_name_is_one_of_sparks(nodes: set[str]) -> None:
-    newer = NEW_IN_4_3 if pyspark.__version__ < "4.3" else frozenset()
+    newer = NEW_IN_4_3 if spark_version() < (4, 3) else frozenset()
     used = {name_of(node) for node in nodes}
-    assert set(ROWS) - used <= newer, "some of them came with 4.2.1 already"
+    assert set(ROWS) - used <= newer | ONLY_IN_4_0, "some of them came with 4.2.1 already"
 
 
 def test_no_node_has_two_rows() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from spark_ckpt.plan.analysed.ledger_of_expressions import (
@@ -17,7 +16,8 @@ from spark_ckpt.plan.analysed.ledger_of_expressions import (
     leaves_table,
     refused_aggregates,
 )
-from tests.plan.class_files import ClassFile, below, classes_of_spark
+from spark_ckpt.spark_versions import spark_version
+from tests.plan.class_files import ClassFile, below, classes_of_spark, of_the_newest
 
 pytestmark = pytest.mark.smoke
 
@@ -52,8 +52,9 @@ def test_every_expression_of_these_kinds_is_named(classes: dict[str, ClassFile],
     assert found - _NAMED == set()
 
 
+@of_the_newest
 def test_every_name_is_one_of_sparks(classes: dict[str, ClassFile]) -> None:
-    newer = NEW_IN_4_3 if pyspark.__version__ < "4.3" else frozenset()
+    newer = NEW_IN_4_3 if spark_version() < (4, 3) else frozenset()
     assert _NAMED - _below(classes, "Expression") - newer == set()
 
 

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import LongType, StructField, StructType
 
-from spark_ckpt.api._spark_import import _delta_offset
+from spark_ckpt.api._spark_import import _delta_offset, _in_spark
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
 from spark_ckpt.jobs.spark_checkpoint import SparkCheckpoint
 from spark_ckpt.sources.base import open_source
@@ -37,7 +37,7 @@ def test_the_newest_committed_batch_tells_offsets_and_watermarks_and_a_planned_o
         log(tmp_path, f"offsets/{batch}", {"batchWatermarkMs": 1000 * batch}, {"logOffset": batch}, "-")
     log(tmp_path, "commits/9", {"nextBatchWatermarkMs": 12_000})
     found = checkpoint(tmp_path)
-    assert (found.batch, found.offsets, found.planned) == (9, [{"logOffset": 9}, None], True)
+    assert (found.batch, found.offsets, found.planned) == (9, {"0": {"logOffset": 9}, "1": None}, True)
     assert (found.late_ms, found.watermark_ms) == (9000, 12_000)
 
 
@@ -47,8 +47,8 @@ def test_the_files_of_a_source_are_those_of_its_log_up_to_the_offset_compacted_o
     log(tmp_path, "sources/0/9.compact", *(seen(f"file:///in/{n}%20.json", n) for n in range(10)))
     for n in (8, 10, 11, 12):
         log(tmp_path, f"sources/0/{n}", seen(f"file:///in/{n}%20.json", n))
-    assert checkpoint(tmp_path).files_of(0, 11) == [f"file:///in/{n}%20.json" for n in range(12)]
-    assert checkpoint(tmp_path).files_of(0, 8) == ["file:///in/8%20.json"]
+    assert checkpoint(tmp_path).files_of("0", 11) == [f"file:///in/{n}%20.json" for n in range(12)]
+    assert checkpoint(tmp_path).files_of("0", 8) == ["file:///in/8%20.json"]
 
 
 def test_a_location_of_ours_another_format_and_damage_are_told_apart(tmp_path: Path) -> None:
@@ -59,7 +59,8 @@ def test_a_location_of_ours_another_format_and_damage_are_told_apart(tmp_path: P
         checkpoint(tmp_path)
     for lines, version, told in (
         (({}, {"origin": 3, "inner": {}}), "v1", "is checkpointed here"),
-        (({}, {}), "v2", "expected format v1"),
+        (({}, {}), "v3", "expected format v1 or v2"),
+        (({}, '0:{"origin": 3}'), "v2", "is checkpointed here"),
     ):
         log(tmp_path, "offsets/0", *lines, version=version)
         with pytest.raises(InvalidInputError, match=told):
@@ -67,6 +68,28 @@ def test_a_location_of_ours_another_format_and_damage_are_told_apart(tmp_path: P
     log(tmp_path, "offsets/0", "{")
     with pytest.raises(CorruptStorageError, match="expected JSON"):
         checkpoint(tmp_path)
+
+
+def test_version_2_of_the_log_of_offsets_tells_sources_by_place_or_by_name(tmp_path: Path) -> None:
+    log(tmp_path, "commits/0", {})
+    for lines, found in (
+        (('10:{"a": 1}', "9:-", '2:{"b": 2}'), [("2", {"b": 2}), ("9", None), ("10", {"a": 1})]),
+        (('pays:{"url": "s3://x"}', 'orders:{"o": 2}'), [("orders", {"o": 2}), ("pays", {"url": "s3://x"})]),
+    ):
+        log(tmp_path, "offsets/0", {"batchWatermarkMs": 7}, *lines, version="v2")
+        assert list(checkpoint(tmp_path).offsets.items()) == found
+        assert checkpoint(tmp_path).late_ms == 7
+
+
+def test_sources_with_names_are_found_by_their_uids_and_others_by_their_place() -> None:
+    orders, pays = {"logOffset": 1}, {"logOffset": 2}
+    assert _in_spark({"0": pays, "1": orders}, ["pays", "orders"]) == {"pays": "0", "orders": "1"}
+    assert _in_spark({"orders": orders, "pays": pays}, ["pays", "orders"]) == {"pays": "pays", "orders": "orders"}
+    with pytest.raises(InvalidInputError, match=r"found those of the names orders, pays: .*readStream\.name"):
+        _in_spark({"orders": orders, "pays": pays}, ["files-1", "pays"])
+    assert _in_spark({"0": orders, "1": orders}, ["orders"]) == {"orders": "0"}
+    with pytest.raises(InvalidInputError, match="expected offsets of 1 sources, orders; found 2"):
+        _in_spark({"0": orders, "1": pays}, ["orders"])
 
 
 def test_files_that_spark_has_read_are_not_read_again_and_all_others_are(tmp_path: Path) -> None:

@@ -38,6 +38,14 @@ def test_it_tells_batches_origin_and_partitions(folder: Path) -> None:
     assert read(folder).partitions() == 2
 
 
+def test_version_2_of_sparks_log_of_offsets_tells_the_same(folder: Path) -> None:
+    for batch in range(3):
+        offset = json.dumps(SourceOffset(7, {"rows": 100 * batch}, batch).to_json())
+        lines = ("v2", METADATA, f"1:{offset}", '0:{"of": "another source"}')
+        (folder / f"offsets/{batch}").write_text("\n".join(lines))
+    test_it_tells_batches_origin_and_partitions(folder)
+
+
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_damaged_offset_that_spark_goes_on_from_ends_the_start(folder: Path, batch: int) -> None:
     file = folder / f"offsets/{batch}"

@@ -100,7 +100,7 @@ class _OfSubQueries(PlanRewriter):
     def _expression(self, e: JavaObject, control: JavaObject) -> JavaObject:
         if not e.containsPattern(self._pattern):
             return e
-        outer = items_of(e.getOuterAttrs()) if e.nodeName() == "ScalarSubquery" else []
+        outer = items_of(e.outerAttrs()) if e.nodeName() == "ScalarSubquery" else []
         if not outer:
             return self.with_children(e, lambda child: self._expression(child, control))
         plan, expressions = e.plan(), self._catalyst.expressions

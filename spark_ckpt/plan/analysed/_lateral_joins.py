@@ -95,7 +95,7 @@ def _joined(spark: Any, node: JavaObject, columns: ControlColumns, outer: bool, 
     match = output_of(marked)[-1]
     is_data = expression_class("IsNull")(expression_class("OuterReference")(columns.control))
     asked = query.withNewPlan(filtered(is_data, marked))
-    asked = asked.withNewOuterAttrs(to_seq([*items_of(query.getOuterAttrs()), columns.control]))
+    asked = asked.withNewOuterAttrs(to_seq([*items_of(query.outerAttrs()), columns.control]))
     kind, given = java_class(_JOIN_TYPE).apply("LeftOuter"), node.condition()
     made = plan_class("LateralJoin")(stream, asked, kind, given if outer else java_class(OPTION).empty())
     refuse_aggregated_stream(made)

@@ -40,6 +40,7 @@ from spark_ckpt.plan.analysed._row_by_row import step
 from spark_ckpt.plan.analysed._rules import applied
 from spark_ckpt.plan.analysed._translation import Translation
 from spark_ckpt.runtime.batch_groups import BY
+from spark_ckpt.spark_versions.processors import gets_frames, processor_behind
 from spark_ckpt.types import TAG
 
 JavaObject = Any
@@ -170,8 +171,8 @@ def processor(of: Translation, node: JavaObject) -> Rows:
     if node.hasInitialState():
         initial = frame_of(node.initialState(), of.spark), int(node.initGroupingAttrsLen())
     asked = Processor(
-        function_of(node).__self__._stateful_processor,  # PySpark pickles a method of an object that holds the user's
-        str(node.userFacingDataType().toString()) == "pandas",
+        processor_behind(function_of(node)),
+        gets_frames(node),
         _TIME_MODES[str(node.timeMode().toString())],
         next((str(a.name()) for a in output_of(node) if attribute_id(a) in of.output_times), None),
         initial,

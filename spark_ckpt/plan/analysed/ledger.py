@@ -175,7 +175,7 @@ LEDGER = (
         "`groupBy().applyInPandasWithState`",
     ),
     Entry(
-        "TransformWithStateInPySpark",
+        "TransformWithStateInPandas TransformWithStateInPySpark",
         How.OPERATOR,
         "processor",
         "a table for each state variable",
@@ -322,6 +322,7 @@ LEDGER = (
     ),
     Entry(
         "*ParameterizedQuery *Reference *Unresolved* CurrentNamespace$ DataFrameDropColumns DummyExpressionHolder "
+        "ExecuteImmediateQuery "
         "MetricViewPlaceholder NamedStreamingRelation RelationChanges RelationTimeTravel Resolved* Subquery "
         "TemporaryViewRelation Unpivot WithWindowDefinition",
         How.ABSENT,
@@ -339,6 +340,8 @@ LEDGER = (
 
 NEW_IN_4_3 = frozenset({"AutoCdcInto", "BinBy", "MapPartitionsExternalUDF", "Zip"})
 """The nodes that Spark 4.2 does not have."""
+
+ONLY_IN_4_0 = frozenset({"ExecuteImmediateQuery", "TransformWithStateInPandas"})
 
 _UNKNOWN = Entry("", How.REFUSED, says="a kind of operation that came with a newer Spark than this library knows")
 _BY_NODE = {node: entry for entry in LEDGER for node in entry.nodes.split()}

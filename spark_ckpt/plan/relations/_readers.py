@@ -28,6 +28,7 @@ from spark_ckpt.plan.relations._tree import all_parts, kind_of, over
 from spark_ckpt.plan.relations._windows import hidden_window
 from spark_ckpt.runtime.batch_groups import BY
 from spark_ckpt.spark_versions import eval_types
+from spark_ckpt.spark_versions.processors import processor_behind
 from spark_ckpt.types import TAG
 
 Relation = Any
@@ -140,7 +141,7 @@ def processor(of: Translation, node: Relation) -> Rows:
         by, frame = node._initial_state_grouping_cols, of.frame(node._initial_state_plan)
         initial = frame.select(*by, *frame), len(by)
     asked = Processor(
-        function_of(node).__self__._stateful_processor,  # PySpark keeps the user's in the object of the method
+        processor_behind(function_of(node)),
         kind_of_function(node) in _PROCESSORS_OF_FRAMES,
         _TIME_MODES[node._time_mode.lower()],
         node._event_time_col_name or None,

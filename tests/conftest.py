@@ -33,7 +33,7 @@ It also ends the JVM that it finds."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if spark_version() < (4, 1):  # its foreachBatch and its data sources leave connections to the garbage collector
+    if spark_version() < (4, 2):  # its foreachBatch and its data sources leave connections to the garbage collector
         config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
         config.addinivalue_line(
             "filterwarnings", "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"

@@ -51,7 +51,8 @@ class RefusedReader(DataSourceStreamReader):
     def initialOffset(self) -> Offset:
         raise self._error
 
-    def latestOffset(self, start: Offset, limit: Any) -> Offset:
+    def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:
+        """Spark before 4.2 says neither."""
         raise self._error
 
     def partitions(self, start: Offset, end: Offset) -> Any:

@@ -21,6 +21,7 @@ from spark_ckpt.plain._options import job_of, sinks_of, source_of
 from spark_ckpt.plain._streams import PlainReader, PlainWriter, RefusedReader
 from spark_ckpt.runtime.stateless import with_control
 from spark_ckpt.sources.base import InnerSource, open_source
+from spark_ckpt.spark_versions import spark_version
 from spark_ckpt.storage.job_paths import JobPaths
 from spark_ckpt.types import CONTROL_COLUMNS
 
@@ -30,6 +31,12 @@ class PlainDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
+        if spark_version() < (4, 2):
+            raise ConfigError(
+                "readStream.format('ckpt') needs Spark 4.2 or later: before, Spark tells a source neither where a batch "
+                "begins nor that the trigger is availableNow, and a final checkpoint would be missing. Use "
+                "spark_ckpt.enable(spark).readStream, which ends such queries itself"
+            )
         if "source" in options and not {"sink", "sinks"} & set(options):  # options may be shared by both
             self._opened(None)
 

@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import spark_ckpt
 from spark_ckpt.errors import CkptError
 from spark_ckpt.sinks import memory
+from spark_ckpt.spark_versions import spark_version
 from tests.spark.conftest import DEADLINE_S, Input
 
 NewInput = Callable[[str, str], Input]
+SINCE_4_2 = pytest.mark.skipif(spark_version() < (4, 2), reason="Spark does not tell a source enough before 4.2")
 CONTROL = ", __ckpt_tag long, __ckpt_ctl binary"
 
 
@@ -58,6 +60,14 @@ def plain(spark: SparkSession, new_input: NewInput, tmp_path: Path) -> Plain:
 
 
 @pytest.mark.smoke
+@pytest.mark.skipif(spark_version() >= (4, 2), reason="it works")
+def test_before_spark_4_2_it_says_what_to_use(plain: Plain) -> None:
+    with pytest.raises(PySparkException, match=r"needs Spark 4\.2 or later.*enable\(spark\)"):
+        plain.read()
+
+
+@pytest.mark.smoke
+@SINCE_4_2
 def test_spark_finds_the_plugin_and_each_row_arrives_once_across_restarts(plain: Plain, tmp_path: Path) -> None:
     plain.run(plain.read().where("v % 2 = 1 or __ckpt_ctl is not null"))
     plain.source.add((4,), (5,))

@@ -16,6 +16,7 @@ from spark_ckpt.operators.calls import Call
 from spark_ckpt.operators.forms import VALUE, Form, Listing, Order, each_within_structs, names, weighed
 from spark_ckpt.plan.analysed._nodes import analysed, column_of, expression_of, kind_of, output_of, type_of
 from spark_ckpt.plan.analysed.ledger_of_expressions import Where, kind_of_expression
+from spark_ckpt.spark_versions.collected_nulls import collects_nulls
 
 _OF_FIRST = ("Mode", "Median", "Percentile", "PercentileCont", "PercentileDisc", "ApproximatePercentile")
 """Functions whose other arguments are constants."""
@@ -55,7 +56,7 @@ class ClassicExpressions:
         kind, children = kind_of(function), seq_items(function.children())
         if name in LISTED:
             return self._listed(function)
-        if kind in ("CollectList", "CollectSet") and not function.ignoreNulls():
+        if kind in ("CollectList", "CollectSet") and collects_nulls(function):
             return children, each_within_structs()
         if kind == "Percentile" and not _is_one(function.frequencyExpression()):
             return [children[0], children[2]], weighed()

@@ -33,8 +33,8 @@ class PlainDataSource(DataSource):
         super().__init__(options)
         if spark_version() < (4, 2):
             raise ConfigError(
-                "readStream.format('ckpt') needs Spark 4.2 or later: before, Spark tells a source neither where a batch "
-                "begins nor that the trigger is availableNow, and a final checkpoint would be missing. Use "
+                "readStream.format('ckpt') needs Spark 4.2 or later: before, Spark tells a source neither where a "
+                "batch begins nor that the trigger is availableNow, and a final checkpoint would be missing. Use "
                 "spark_ckpt.enable(spark).readStream, which ends such queries itself"
             )
         if "source" in options and not {"sink", "sinks"} & set(options):  # options may be shared by both

@@ -10,12 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SHORT = (
-    "join, three by alias",
-    "fails on nulls",
-    "columns",
-    "keys that are computed otherwise",
-)
+SHORT = ("join, three by alias", "columns")
 """In the test command; columns have a static join, random chains other ones."""
 
 BOTH = """

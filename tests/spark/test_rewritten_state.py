@@ -96,7 +96,17 @@ def test_sql_retypes_a_key_and_another_aggregate_begins_with_what_it_says(
     assert state(tmp_path) == [(2, 9.0, 131), (None, 9.0, 32)]
 
 
-@pytest.mark.parametrize("place", ["state written anew", "rewritten checkpoint recorded", "after RewriteState"])
+STOPPED_IN_SHORT = "rewritten checkpoint recorded"
+"""Of the three, the one behind which a checkpoint is there. The simulation stops a start at each (_rewriting.py)."""
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        p if p == STOPPED_IN_SHORT else pytest.param(p, marks=pytest.mark.soak)
+        for p in ("state written anew", STOPPED_IN_SHORT, "after RewriteState")
+    ],
+)
 def test_a_start_that_is_stopped_in_the_pass_leaves_the_job_as_it_was_and_the_next_does_it(
     ckpt: Any, source: Input, job: Job, tmp_path: Path, place: str
 ) -> None:
@@ -142,7 +152,7 @@ def test_state_is_hashed_anew_for_another_number_of_key_groups_and_the_new_numbe
     assert job.rows() == [("new", 1, 1), ("x1", 2, 1), ("x2", 1, 1), ("y1", 1, 1), ("y2", 3, 3), (None, 1, 1)]
 
 
-@pytest.mark.parametrize("harm", ["a value", "a key"])
+@pytest.mark.parametrize("harm", ["a value", pytest.param("a key", marks=pytest.mark.soak)])
 def test_state_that_is_not_what_it_was_behind_the_hash_is_refused_and_the_old_one_goes_on(
     ckpt: Any, source: Input, job: Job, tmp_path: Path, harm: str
 ) -> None:

@@ -279,6 +279,17 @@ class Run:
         self._places += 1
         self._location = Location(f"spark-{self._places}", self.world.disk)
 
+    def change(self, job: JobUnderTest) -> None:
+        """The job dies. The next start is that of ``job``, another version of it, and restores the newest checkpoint.
+
+        Rows and offsets of sources that both have stay; the sink stays as it is.
+        """
+        self.kill()
+        self.move()
+        self._job = job
+        for name, rows in job.sources.items():
+            self._feeds.setdefault(name, Feed.of(rows))
+
     def checkpoint(self) -> int:
         """Complete a checkpoint of all rows that were fed; returns its id."""
         return self._asked(CHECKPOINT, None)
@@ -344,7 +355,8 @@ class Run:
 
     def _wanted(self) -> Wanted:
         frames = {}
-        for name, feed in self._feeds.items():
+        for name in self._job.sources:
+            feed = self._feeds[name]
             node = source_node(name, source_of(name, feed, self._step), feed.schema)
             frames[name] = source_frame(node)
         made = self._job.query(**frames)

@@ -186,6 +186,76 @@ def test_what_runs_in_the_jvm_is_refused_with_what_to_do() -> None:
         JobUnderTest(lambda payments: payments.filter("cents > 0"), {"payments": PAYMENTS}).run()
 
 
+# --- mistakes in timers and in order -------------------------------------------------------------------------------
+
+
+REMINDED: set[str] = set()
+
+
+def reminds_once(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    if state.hasTimedOut:
+        state.remove()
+        yield pd.DataFrame({"merchant": [key[0]], "quiet": [True]})
+        return
+    state.update((1,))
+    state.setTimeoutDuration(1)
+
+
+def reminds_by_a_global(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    """Keeps in its process, and not in the state, whom it has reminded."""
+    if state.hasTimedOut and key[0] in REMINDED:
+        state.remove()
+        return
+    if state.hasTimedOut:
+        REMINDED.add(key[0])
+    yield from reminds_once(key, frames, state)
+
+
+@pytest.mark.parametrize("function", [reminds_once, reminds_by_a_global])
+def test_a_timer_that_fires_for_nothing_behind_a_restore_is_found(function: Any) -> None:
+    def query(payments: Frame) -> Frame:
+        made = payments.groupBy("merchant").applyInPandasWithState(
+            _of_this_module(function), "merchant string, quiet boolean", "n long", "append", "ProcessingTimeTimeout"
+        )
+        return made.uid("reminders")
+
+    REMINDED.clear()
+    job = JobUnderTest(query, {"payments": PAYMENTS}, compare=lambda rows: {row["merchant"] for row in rows})
+    if function is reminds_once:
+        job.check(some(10))
+        return
+    with pytest.raises(ScheduleError, match="crash schedule 0: 1 rows are missing"):
+        job.check(3)
+
+
+def newest_amount(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    """Takes the row that comes last for the newest one."""
+    cents = [int(c) for frame in frames for c in frame["cents"]][-1]
+    state.update((cents,))
+    yield pd.DataFrame({"merchant": [key[0]], "n": [0], "cents": [cents]})
+
+
+def largest_amount(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    (before,) = state.getOption or (-1,)
+    cents = max(before, *(int(c) for frame in frames for c in frame["cents"]))
+    state.update((cents,))
+    yield pd.DataFrame({"merchant": [key[0]], "n": [0], "cents": [cents]})
+
+
+@pytest.mark.parametrize("function", [largest_amount, newest_amount])
+def test_what_depends_on_the_order_of_two_partitions_is_found(function: Any) -> None:
+    def query(payments: Frame) -> Frame:
+        grouped = payments.groupBy("merchant")
+        return grouped.applyInPandasWithState(function, TOTAL, "cents long", "update", "NoTimeout").uid("newest")
+
+    job = JobUnderTest(query, {"payments": PAYMENTS}, compare=BY_MERCHANT)
+    if function is largest_amount:
+        job.check(some(10))
+        return
+    with pytest.raises(ScheduleError, match="No crash is needed: with these batches alone the rows differ, too"):
+        job.check(200)
+
+
 # --- step by step --------------------------------------------------------------------------------------------------
 
 

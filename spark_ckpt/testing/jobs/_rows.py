@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError
+from spark_ckpt.jobs.spec import RunSpec
 from spark_ckpt.runtime.stateless import arrow_schema
 from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sources.ddl import parse_ddl
@@ -216,10 +218,33 @@ class _Writer(SinkWriter):
 
 
 class Pickled:
-    """A value that each task gets a copy of, as Spark pickles it once and gives it to tasks in other processes."""
+    """A value that each task gets a copy of, as Spark pickles it once and gives it to tasks in other processes.
+
+    What cannot change is not copied: it is half of what there is to read.
+    """
 
     def __init__(self, value: Any) -> None:
-        self._data: bytes = cloudpickle.dumps(value)
+        self._shared: list[Any] = []
+        out = io.BytesIO()
+        _Pickler(out, self._shared).dump(value)
+        self._data = out.getvalue()
 
     def copy(self) -> Any:
-        return pickle.loads(self._data)  # noqa: S301 - what this process made
+        reader = pickle.Unpickler(io.BytesIO(self._data))  # noqa: S301 - what this process made
+        reader.persistent_load = self._shared.__getitem__  # type: ignore[method-assign]
+        return reader.load()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(self, out: io.BytesIO, shared: list[Any]) -> None:
+        super().__init__(out)
+        self._shared = shared
+
+    def persistent_id(self, value: Any) -> int | None:
+        if not isinstance(value, _NEVER_CHANGE):
+            return None
+        self._shared.append(value)
+        return len(self._shared) - 1
+
+
+_NEVER_CHANGE = (RunSpec, pa.Schema)

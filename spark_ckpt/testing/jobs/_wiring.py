@@ -168,14 +168,18 @@ class Keyed(Stage):
     def _call(self, route: int, found: list[dict[str, Any]], stored: Any, batch: Batch) -> Any:
         def work() -> tuple[GroupState, Batches]:
             state = GroupState(stored.value if stored is not None else None, batch.world.now_ms)
-            frames = iter([pd.DataFrame(found, columns=["head", "body"])])
+            frames = iter([pd.DataFrame({name: [e[name] for e in found] for name in ("head", "body")}, dtype=object)])
             made = list(self._pickled.copy()((route,), frames, state))
-            return state, [pa.RecordBatch.from_pandas(frame, _PRODUCED, preserve_index=False) for frame in made]
+            return state, [_produced(frame) for frame in made]
 
         return work
 
 
 _PRODUCED = pa.schema([("kind", pa.int32()), ("epoch", pa.int64()), ("body", pa.binary())])
+
+
+def _produced(frame: pd.DataFrame) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(frame[f.name].to_numpy(), f.type) for f in _PRODUCED], schema=_PRODUCED)
 
 
 class GroupState:

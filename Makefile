@@ -1,14 +1,15 @@
 # Every target makes its own environment on first use (scripts/with_env.sh): Python packages in .venv, Java if needed.
-# SPARK=4.3 for another PySpark than 4.2.0, in .venv-4.3.
+# SPARK=4.3 for another PySpark than 4.2.0, in .venv-4.3; also 4.0 and 4.1.
 
 SEEDS ?= 10000
 PYTEST_ARGS ?=
 DEV := scripts/with_env.sh dev
 UNIT := scripts/with_env.sh dev --mariadb --kafka --iceberg-rest
+SMOKE := python -m pytest -n 2 --dist loadfile -m "smoke and not soak" tests/docs tests/plan tests/spark
 TEST := scripts/with_env.sh dev --delta-jars --mariadb --kafka --iceberg-rest --chromium
 
 .DEFAULT_GOAL := help
-.PHONY: help demo payments test soak unit simulate explore mutants bench lint format docs changelog site clean
+.PHONY: help demo payments test matrix soak unit simulate explore mutants bench lint format docs changelog site clean
 
 help:  ## this text
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -19,11 +20,20 @@ demo:  ## stream 336,776 flights, kill the driver, go on, compare with a batch c
 payments:  ## payments from Kafka into Kafka, PostgreSQL and Delta; starts the servers, kills the driver, compares
 	@scripts/with_env.sh dev --kafka python -m examples.payments.demo
 
-test: lint  ## everything: lint, types, all tests, and some again on PySpark 4.3; SPARK=4.3: all tests on that
+test: $(if $(SPARK),,lint)  ## everything: lint, types, all tests, and some again on PySpark 4.3; SPARK=4.3: all tests on that, 4.0 or 4.1: some
+ifneq ($(filter 4.0% 4.1%,$(SPARK)),)
+	@$(DEV) $(SMOKE) $(PYTEST_ARGS)
+else
 	@$(TEST) python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
-ifeq ($(SPARK)$(PYTEST_ARGS),)
-	@SPARK=4.3 $(DEV) python -m pytest -n 2 --dist loadfile -m "smoke and not soak" tests/docs tests/plan tests/spark
 endif
+ifeq ($(SPARK)$(PYTEST_ARGS),)
+	@SPARK=4.3 $(DEV) $(SMOKE)
+endif
+
+matrix:  ## every night: the tests on PySpark 4.0, 4.1, 4.2 and 4.3, and jobs that go from one to the other
+	@$(MAKE) test
+	@for spark in 4.0 4.1 4.3; do $(MAKE) test SPARK=$$spark || exit 1; done
+	@$(DEV) python -m tests.across_sparks .venv-4.0 .venv-4.1 .venv .venv-4.3
 
 soak:  ## what takes hours: more examples, more kills; before a release
 	@EXAMPLES=20 $(TEST) --minio --registry python -m pytest -m "soak or more or hypothesis" --timeout 14400 $(PYTEST_ARGS)

@@ -23,6 +23,7 @@ from spark_ckpt.jobs._said_at_start import say_sources, say_where
 from spark_ckpt.jobs._samples import with_samples
 from spark_ckpt.jobs._savepoints import import_savepoint, read_savepoint
 from spark_ckpt.jobs._settings import tell_changes
+from spark_ckpt.jobs._spark_locations import refuse_newer_spark, this_spark
 from spark_ckpt.jobs._start_facts import newest_generation, read_damage
 from spark_ckpt.jobs._state_tables import check_constants, ensure_tables, stands_at
 from spark_ckpt.jobs.ending import drained_before
@@ -153,6 +154,7 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     decided = records.decided()
     location = _current_location(decided, plan.location)
     folder = plan.spark_folder(location)
+    refuse_newer_spark(folder, decided)
     storage = plan.config.storage_options()
     taken = Claim.asked(plan.config, records.store.url)
     claimed: list[Claimed] = []
@@ -324,6 +326,7 @@ def _claim(plan: JobPlan, location: str, records: JobRecords) -> GenerationRecor
         given_location=plan.location if location != plan.location else "",
         settings_from=plan.config.settings_from(),
         edges=plan.edges,
+        spark=this_spark(),
     )
 
 

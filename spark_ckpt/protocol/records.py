@@ -137,7 +137,8 @@ class GenerationRecord(_Record):
     ``to_set_back``: the record is no start but a rollback to ``restored_from`` (:mod:`spark_ckpt.protocol.rollback`),
     and these sinks' targets are still to be set back; None: a start. ``claimed``: the savepoint that it took over.
     ``settings_from``: where each of ``settings`` was set, ``query``, ``session`` or ``default``. ``edges``: how rows
-    flow through the query. The last two are for people; no decision looks at them.
+    flow through the query. These two are for people; no decision looks at them. ``spark``: the version that ran it,
+    ``4.2``; a start looks whether it can read the location.
     """
 
     generation: Count
@@ -154,6 +155,7 @@ class GenerationRecord(_Record):
     claimed: Claimed | None = optional()
     settings_from: Mapping[str, str] = optional(factory=dict, compare=False)
     edges: tuple[Edge, ...] = optional((), compare=False)
+    spark: str = optional("", compare=False)
 
     GONE: ClassVar = frozenset({"restored_path"})
 

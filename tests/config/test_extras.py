@@ -99,3 +99,16 @@ def test_contributors_get_what_users_get() -> None:
     brought = _names([*PROJECT["dependencies"], *EXTRAS["dev"]])
     assert _names([*EXTRAS["demo"], *EXTRAS["demo_s3"]]) <= brought
     assert set(EXTRAS) - {"dev"} - untested - demos == set(re.findall(r"\w+", own.split("[")[1]))
+
+
+CONDA_NAMES = {"xxhash": "python-xxhash"}
+
+
+def test_the_conda_recipe_asks_for_what_the_package_asks_for() -> None:
+    recipe = (ROOT / "conda/meta.yaml").read_text()
+    assert f'set version = "{PROJECT["version"]}"' in recipe
+    asked = set(re.findall(r"^    - (\S.*)$", recipe.partition("  run:\n")[2].partition("\n\n")[0], re.MULTILINE))
+    wanted = {re.sub(r"^[\w-]+", lambda m: CONDA_NAMES.get(m[0].lower(), m[0].lower()) + " ", d) for d in
+              PROJECT["dependencies"]}  # fmt: skip
+    assert asked - wanted == {f"python {PROJECT['requires-python']}", "openjdk >=17"}
+    assert wanted <= asked

@@ -19,20 +19,23 @@ new_env() {
 }
 
 cat > "$folder/job.py" <<'EOF'
+from pathlib import Path
+
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import spark_ckpt
 from spark_ckpt.sinks import memory
 
-spark = SparkSession.builder.master("local[2]").config("spark.ckpt.dir", "jobs").config("spark.ui.enabled", "false")
-spark = spark.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+out = str(Path("out").absolute())  # "out" alone would be a sink's name
+spark = SparkSession.builder.master("local[2]").config("spark.ckpt.dir", str(Path("jobs").absolute()))
+spark = spark.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2").getOrCreate()
 spark.range(100).selectExpr("id", "id % 3 AS k").write.mode("overwrite").parquet("in")
 stream = spark_ckpt.enable(spark).readStream.schema("id long, k long").parquet("in")
 writer = stream.groupBy("k").agg(F.sum("id").alias("n")).uid("sums").writeStream.format("memory").outputMode("update")
-writer = writer.option("path", "out").option("mergeKeys", "k").queryName("sums").trigger(availableNow=True)
+writer = writer.option("path", out).option("mergeKeys", "k").queryName("sums").trigger(availableNow=True)
 assert writer.start().awaitTermination(300)
-assert sorted(row["n"] for row in memory.read("out").to_pylist()) == [1617, 1650, 1683], memory.read("out")
+assert sorted(row["n"] for row in memory.read(out).to_pylist()) == [1617, 1650, 1683], memory.read(out)
 EOF
 
 new_env "$folder/build" build twine

@@ -147,6 +147,51 @@ def test_a_sink_that_shows_rows_twice_is_found(when: str) -> None:
         job.check(1000)
 
 
+class ByEpoch(TwoPhaseSink):
+    """Stages rows under their batch, and not under the attempt at it: a driver that only halted puts its own there."""
+
+    OPTIONS = ("path",)
+
+    def writer(self, ctx: Any) -> SinkWriter:
+        return _ByEpochWriter(Path(self.options["path"], f"{ctx.epoch}-{ctx.batch}-{ctx.partition}"))
+
+    def commit(self, permit: Any, committables: Any) -> None:
+        done = Path(self.options["path"], f"done-{permit.checkpoint}")
+        if not done.exists():
+            names = {c.data.decode() for c in committables}
+            done.write_text("".join(Path(self.options["path"], name).read_text() for name in sorted(names)))
+
+    def abort(self, committables: Any) -> None: ...
+
+
+class _ByEpochWriter(SinkWriter):
+    def __init__(self, path: Path) -> None:
+        self.path, self.rows = path, list[Any]()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.to_pylist()
+
+    def prepare_commit(self) -> list[bytes]:
+        self.path.write_text("")
+        append(str(self.path), self.rows)
+        return [self.path.name.encode()]
+
+    def close(self) -> None: ...
+
+
+def test_a_sink_that_a_driver_believed_dead_can_spoil_is_found() -> None:
+    def sink(folder: Path) -> Any:
+        def shown() -> list[Any]:
+            return [json.loads(line) for path in folder.glob("done-*") for line in path.read_text().splitlines()]
+
+        return ByEpoch, {"path": str(folder)}, shown
+
+    each_batch = {"interval": "1ms"}
+    job = JobUnderTest(lambda payments: payments, {"payments": PAYMENTS}, sink, options=each_batch)
+    with pytest.raises(ScheduleError, match=r"halted, and believed dead: start \d goes on at step \d+ of the next"):
+        job.check(30)
+
+
 @pytest.mark.more
 def test_what_depends_on_batches_is_told_apart_from_what_crashes_do() -> None:
     with pytest.raises(ScheduleError, match="No crash is needed: with these batches alone the rows differ, too"):

@@ -134,7 +134,7 @@ class JobUnderTest:
         except Exception as error:
             raise ScheduleError(_told(schedule, said, f"raised {type(error).__name__}: {error}", how)) from error
         if found != expected:
-            quiet = replace(schedule, kills=(), task_failures=0.0)
+            quiet = replace(schedule, kills=(), wakes=(), task_failures=0.0)
             alone = self._under(quiet, []) != expected if self.batches == "any" else False
             raise ScheduleError(_told(schedule, said, _difference(expected, found, alone), how))
 
@@ -143,9 +143,12 @@ class JobUnderTest:
             for number, kill_at in enumerate((*schedule.kills, None)):
                 if number and schedule.moves[number - 1]:
                     run.move()
-                if run.to_end(kill_at):
+                halts = number < len(schedule.kills) and schedule.wakes[number] is not None
+                if run.to_halt(int(kill_at or 0), schedule.wakes[number] or 0) if halts else run.to_end(kill_at):
                     break
-                said.append(f"start {number + 1} dies at step {kill_at}: {run.world.killed}")
+                how = "halts" if run.world.halted is not None else "dies"
+                said.append(f"start {number + 1} {how} at step {kill_at}: {run.world.killed}")
+            run.world.wake()
             return self.compare(run.rows)
 
     # -- step by step ------------------------------------------------------------------------------------------
@@ -162,11 +165,13 @@ class JobUnderTest:
 @dataclass(frozen=True)
 class Schedule:
     """What happens to one run: ``kills`` are the steps at which its starts die, one after the other; ``moves``: whether
-    the start behind each finds an empty Spark location, and restores the newest checkpoint."""
+    the start behind each finds an empty Spark location, and restores the newest checkpoint; ``wakes``: the step of that
+    start at which the one before, which only halted, goes on (None: it died)."""
 
     number: int
     kills: tuple[int, ...] = ()
     moves: tuple[bool, ...] = ()
+    wakes: tuple[int | None, ...] = ()
     task_failures: float = 0.0
     vary: bool = False
 
@@ -176,7 +181,10 @@ class Schedule:
         more = [rng.randrange(steps) for _ in range(rng.choice((0, 0, 0, 1, 2)))]
         kills = (number % steps, *more)
         moves = tuple(rng.random() < 0.5 for _ in kills)
-        return cls(number, kills, moves, rng.choice((0.0, 0.0, 0.1)), batches == "any")
+        failures = rng.choice((0.0, 0.0, 0.1))
+        # Two at one location are kept apart by Spark itself, which is not here.
+        wakes = tuple(rng.randrange(steps) if moved and rng.random() < 0.3 else None for moved in moves)
+        return cls(number, kills, moves, wakes, failures, batches == "any")
 
 
 def _told(schedule: Schedule, said: Sequence[str], what: str, how: str) -> str:
@@ -184,6 +192,9 @@ def _told(schedule: Schedule, said: Sequence[str], what: str, how: str) -> str:
     lines = [f"crash schedule {schedule.number}: {what}", *said]
     if moved:
         lines.append(f"at an empty Spark location: start {', '.join(map(str, moved))}")
+    awake = [f"{n + 1} goes on at step {at} of the next" for n, at in enumerate(schedule.wakes) if at is not None]
+    if awake:
+        lines.append(f"halted, and believed dead: start {', '.join(awake)}")
     if schedule.task_failures:
         lines.append("tasks fail at their end, and are run again")
     lines.append(f"replay it: {how.format(schedule.number)}" if how else f"replay it: check(replay={schedule.number})")
@@ -239,6 +250,7 @@ class Run:
             with living_in(run.world):
                 yield run
         finally:
+            run.world.ends()
             TARGETS.pop(run._target, None)
             if job.sink is not None:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -312,7 +324,12 @@ class Run:
         """Start the job, run it until its sources' rows are in a complete checkpoint, and stop it; False if it died."""
         if not self.start(kill_at):
             return False
-        return self._lives(self._all)
+        return self._lives(lambda: self._all(self._running()))
+
+    def to_halt(self, kill_at: int, wakes_at: int) -> bool:
+        """As :meth:`to_end`, in a driver that halts at the step and goes on when the next one comes to ``wakes_at``."""
+        self.world.starts(kill_at)
+        return self.world.halts(lambda: self._all(self._begun()), wakes_at)
 
     # -- how ---------------------------------------------------------------------------------------------------
 
@@ -341,10 +358,12 @@ class Run:
         return self._query
 
     def _begin(self) -> None:
-        self._query = Query(self.world, self._location, self._wanted(), self._rng, self._schedule.task_failures)
+        self._query = self._begun()
 
-    def _all(self) -> None:
-        query = self._running()
+    def _begun(self) -> Query:
+        return Query(self.world, self._location, self._wanted(), self._rng, self._schedule.task_failures)
+
+    def _all(self, query: Query) -> None:
         query.available_now()
         for _ in range(MOST_POLLS):
             self.world.now_ms += self._rng.choice((10, 1000, 3000)) if self._schedule.vary else 1000

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from pyspark import TaskContext
 
 from spark_ckpt.runtime.operator import spec as operator_spec
 from spark_ckpt.runtime.source import reader as source_reader
 from spark_ckpt.storage.run_cache import RunCache
 from spark_ckpt.testing.simulation.disk import Disk
-from spark_ckpt.testing.simulation.processes import Crash
+from spark_ckpt.testing.simulation.processes import Crash, Process
 from spark_ckpt.testing.simulation.short_ways import replaced
 from spark_ckpt.testing.simulation.surroundings import surrounded_by
 
@@ -31,18 +33,63 @@ class World:
         self.steps: list[str] = []
         """Of this start."""
         self.killed: str = ""
-        """The step at which the last start died; empty: it did not."""
-        self._ids = 0
+        """The step at which the last start died, or halted; empty: it did not."""
+        self.starting: Process | None = None
+        """The driver that halts where it would die."""
+        self.halted: Process | None = None
+        """A driver that was believed dead, and goes on when the next one comes to the step ``wakes_at``."""
+        self.wakes_at = 0
+        self._ids, self._others_move = 0, False
 
     def reached(self, place: str) -> None:
         """The job's code, or the loop around it, comes to a step: the job may die there."""
+        if self._others_move:  # what a halted driver does is no step of the one that runs
+            return
         number = len(self.steps)
         self.steps.append(place)
+        if self.halted is not None and number == self.wakes_at:
+            self.wake()
         at = self.kill_at
         if at is None or (number != at if isinstance(at, int) else at not in place):
             return
         self.kill_at, self.killed = None, place
-        raise Crash
+        # One without a generation would be the newest when it goes on, and the other one would be told to end.
+        if self.starting is None or not any(step.startswith("after writing generations/") for step in self.steps):
+            raise Crash
+        halting, self.starting = self.starting, None
+        halting.halt()
+
+    def halts(self, work: Callable[[], Any], wakes_at: int) -> bool:
+        """``work`` is a driver that halts where it would die, if another can take its place there.
+
+        Whether it came to its end before that.
+        """
+        self.starting = self.halted = None
+        driver = self.starting = Process(work)
+        with _others():
+            driver.go()
+        self.starting = None
+        self.halted, self.wakes_at = (None if driver.done else driver), wakes_at
+        if driver.error is not None and not isinstance(driver.error, Crash):
+            raise driver.error
+        return driver.done and driver.error is None
+
+    def wake(self) -> None:
+        """The halted driver does all that is left of its work. It may fail at anything: another took its place."""
+        driver, self.halted, self._others_move = self.halted, None, True
+        try:
+            if driver is not None:
+                with _others():
+                    driver.go()
+        finally:
+            self._others_move = False
+
+    def ends(self) -> None:
+        """No driver of it is left behind."""
+        driver, self.halted, self._others_move = self.halted, None, True
+        if driver is not None:
+            with _others():
+                driver.kill()
 
     def starts(self, kill_at: int | str | None) -> None:
         """New processes: nothing is left of what the ones before had in memory."""
@@ -58,6 +105,20 @@ class World:
     def unique(self) -> int:
         self._ids += 1
         return self._ids
+
+
+@contextlib.contextmanager
+def _others() -> Iterator[None]:
+    """Within, another driver moves, in what is of one process: its caches, and the task that it is in."""
+    caches, task = dict(operator_spec._caches), TaskContext.get()
+    operator_spec._caches.clear()
+    TaskContext._taskContext = None
+    try:
+        yield
+    finally:
+        operator_spec._caches.clear()
+        operator_spec._caches.update(caches)
+        TaskContext._taskContext = task
 
 
 def _shown(path: str) -> str:

@@ -22,6 +22,7 @@ from spark_ckpt.jobs.savepoint import Savepoint
 from tests.kill.dying import die_ahead_of
 
 KEYS, ROWS = 40, 400
+RESCALED = {"spark.ckpt.maxParallelism": "7"}
 
 
 def session(folder: str) -> SparkSession:
@@ -92,13 +93,13 @@ def of_savepoint(ckpt: Any, path: str) -> dict[str, Any]:
 def rescaled(spark: SparkSession, folder: str) -> dict[str, Any]:
     ckpt = spark_ckpt.enable(spark)
     ckpt.rescale()
-    run(ckpt, folder, totals(ckpt.readStream, folder).uid("totals"), **{"spark.ckpt.maxParallelism": "7"})
+    run(ckpt, folder, totals(ckpt.readStream, folder).uid("totals"), **RESCALED)
     assert spark_ckpt.job(f"{folder}/jobs", "job").verify() == []
     return of_job(folder)
 
 
 def merged(spark: SparkSession, folder: str) -> dict[str, Any]:
-    """Keys that end with the same digit become one, once."""
+    """Keys that end with the same digit become one, once. Behind :func:`rescaled`."""
     ckpt = spark_ckpt.enable(spark)
 
     def by_digit(old: Any) -> Any:
@@ -106,7 +107,7 @@ def merged(spark: SparkSession, folder: str) -> dict[str, Any]:
         return old.groupBy(F.expr("right(k, 1)").alias("k")).agg(*values)
 
     ckpt.migrate("totals").by(by_digit)
-    run(ckpt, folder, totals(ckpt.readStream, folder, "right(k, 1)").uid("totals"))
+    run(ckpt, folder, totals(ckpt.readStream, folder, "right(k, 1)").uid("totals"), **RESCALED)
     assert spark_ckpt.job(f"{folder}/jobs", "job").verify() == []
     return of_job(folder)
 

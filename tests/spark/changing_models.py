@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -93,8 +93,8 @@ class Model:
     def name(self, of: Field) -> str:
         return of.alias if not self.named else "count(*)" if of.kind == "count" else f"{of.kind}({of.of})"
 
-    def feed(self, shape: Shape, rows: list[Row]) -> dict[str, str]:
-        """What comes out: a text of the key -> one of the values."""
+    def feed(self, shape: Shape, rows: list[Row]) -> Mapping[str, str | None]:
+        """What comes out: a text of the key -> one of the values; None: it is removed."""
         return {self.text_of(key): self.values(shape, key) for key in self.fold(shape, rows)}
 
     def fold(self, shape: Shape, rows: list[Row]) -> set[Any]:
@@ -230,7 +230,7 @@ class Chain(Model):
 class Top(Model):
     """``groups``: key -> "rows": the first rows, each with its values by name."""
 
-    def feed(self, shape: Shape, rows: list[Row]) -> dict[str, str]:
+    def feed(self, shape: Shape, rows: list[Row]) -> dict[str, str | None]:
         names = [of.alias for of in shape.fields]
         self.groups = {k: {"rows": [_only(r, names) for r in g["rows"]]} for k, g in self.groups.items()}
         before = {key: list(group["rows"]) for key, group in self.groups.items()}
@@ -241,7 +241,12 @@ class Top(Model):
             kept = self.groups.setdefault(key, {"rows": []})
             new = {"v": row.v, "id": row.id, **{of.alias: getattr(row, of.of) for of in shape.fields}}
             kept["rows"] = sorted([*kept["rows"], new], key=lambda r: (-r["v"], r["id"]))[: shape.first]
-        return {
+        cut = {
+            text((rank + 1, *key)): None
+            for key in touched
+            for rank in range(len(self.groups[key]["rows"]), len(before.get(key, [])))
+        }
+        return cut | {
             text((rank + 1, *key)): text(row[n] for n in ("v", "id", *names))
             for key in touched
             for rank, row in enumerate(self.groups[key]["rows"])

@@ -6,6 +6,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from examples.flights.job import FLIGHT, STATE, TURNAROUND, turnarounds
 from examples.own_sink import OutboxSink, documents
 from spark_ckpt import agg
@@ -36,6 +38,7 @@ def flagged(flights: Frame) -> Frame:
     return by_aircraft.applyInPandasWithState(turnarounds, TURNAROUND, STATE, "append", "NoTimeout").uid("turnarounds")
 
 
+@pytest.mark.more
 def test_turnarounds_of_the_flights_are_the_same_whatever_dies() -> None:
     job = JobUnderTest(flagged, {"flights": Rows(FLIGHT, [flight(i) for i in range(16)])})
     rows = job.run()
@@ -44,6 +47,7 @@ def test_turnarounds_of_the_flights_are_the_same_whatever_dies() -> None:
     job.check(some(6))
 
 
+@pytest.mark.more
 def test_the_outbox_shows_each_row_once_whatever_dies() -> None:
     def sink(folder: Path) -> Any:
         path = f"{folder}/outbox.db"

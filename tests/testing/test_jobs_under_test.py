@@ -256,6 +256,7 @@ def reminds_by_a_global(key: Any, frames: Iterator[pd.DataFrame], state: Any) ->
     yield from reminds_once(key, frames, state)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("function", [reminds_once, reminds_by_a_global])
 def test_a_timer_that_fires_for_nothing_behind_a_restore_is_found(function: Any) -> None:
     def query(payments: Frame) -> Frame:
@@ -287,6 +288,7 @@ def largest_amount(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iter
     yield pd.DataFrame({"merchant": [key[0]], "n": [0], "cents": [cents]})
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("function", [largest_amount, newest_amount])
 def test_what_depends_on_the_order_of_two_partitions_is_found(function: Any) -> None:
     def query(payments: Frame) -> Frame:

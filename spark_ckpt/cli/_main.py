@@ -19,11 +19,13 @@ from spark_ckpt.cli._shared import (
     Force,
     Name,
     Storage,
+    Watch,
     errors,
     job_of,
     json_text,
     open_job,
     print_names,
+    repeat,
 )
 from spark_ckpt.cli._statistics import counts_text, restored_text, statistics_text
 from spark_ckpt.cli._text_table import terminal_width
@@ -65,17 +67,16 @@ def main(version: Version = False) -> None:
 
 
 @app.command("list")
-def list_(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False) -> None:
+def list_(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False, watch: Watch = None) -> None:
     """List the job's checkpoints, newest last."""
-    with errors():
-        found = open_job(dir, job, storage)
-        rows = found.checkpoints()
-    if as_json:
-        typer.echo(json_text(rows))
-    elif rows:
-        typer.echo(history_text(rows, terminal_width()))
-    else:
-        typer.echo(f"{job} has no checkpoints in {dir}.")
+
+    def show() -> str:
+        rows = open_job(dir, job, storage).checkpoints()
+        if as_json:
+            return json_text(rows)
+        return history_text(rows, terminal_width()) if rows else f"{job} has no checkpoints in {dir}."
+
+    repeat(show, watch)
 
 
 @app.command()

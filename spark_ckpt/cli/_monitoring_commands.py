@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from spark_ckpt.cli._shared import AsJson, Dir, Name, Storage, errors, json_text, open_job, storage_settings
+from spark_ckpt.cli._shared import (
+    AsJson,
+    Dir,
+    Name,
+    Storage,
+    Watch,
+    errors,
+    json_text,
+    open_job,
+    repeat,
+    storage_settings,
+)
 from spark_ckpt.cli._text_table import terminal_width, text_table
 from spark_ckpt.cli._top import live_screen
 from spark_ckpt.monitoring.facts import BRIEF
 from spark_ckpt.monitoring.findings import Finding, Severity, findings_of
 from spark_ckpt.monitoring.folder import jobs_in, look_at
-from spark_ckpt.monitoring.overview import Overview, State
+from spark_ckpt.monitoring.overview import Overview, SourceView, State
 from spark_ckpt.monitoring.words import age_text, instant_text, size_text, sparkline
 
-Watch = Annotated[
-    float | None, typer.Option("--watch", metavar="SECONDS", help="Show it again every so many seconds, until Ctrl-C.")
-]
 Every = Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Look again after so long.")]
 
 _JOBS = ("job", "state", "since", "checkpoint", "behind", "keys", "state size", "durations", "why")
@@ -42,7 +48,7 @@ def jobs(dir: Dir, storage: Storage = None, as_json: AsJson = False, watch: Watc
         found = _looks(dir, storage)
         return json_text([as_plain(o) for o in found]) if as_json else _jobs_text(dir, found)
 
-    _repeat(show, watch)
+    repeat(show, watch)
 
 
 def top(dir: Dir, every: Every = 2.0, storage: Storage = None) -> None:
@@ -63,13 +69,13 @@ def status(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False
         found = look_at(open_job(dir, job, storage))
         return json_text(as_plain(found)) if as_json else _status_text(found)
 
-    _repeat(show, watch)
+    repeat(show, watch)
 
 
 def doctor(dir: Dir, job: Name, storage: Storage = None, as_json: AsJson = False) -> None:
     """Say what is wrong with a job or about to be, and what to do. Exit code 1 for an error, 0 for warnings alone."""
     with errors():
-        found = findings_of(look_at(open_job(dir, job, storage)))
+        found = findings_of(look_at(open_job(dir, job, storage), listing=True))
     if as_json:
         typer.echo(json_text([{**vars(f), "severity": f.severity.value} for f in found]))
     else:
@@ -95,20 +101,6 @@ def _print_finding(finding: Finding) -> None:
     bad = finding.severity is Severity.ERROR
     typer.secho(f"{finding.severity.value}: {finding.what}", fg=typer.colors.RED if bad else typer.colors.YELLOW)
     typer.echo(f"    {finding.todo}")
-
-
-def _repeat(show: Callable[[], str], every_s: float | None) -> None:
-    again = False
-    while True:
-        with errors():
-            text = show()
-        if again:
-            Console().clear()
-        typer.echo(text)
-        if every_s is None:
-            return
-        time.sleep(every_s)
-        again = True
 
 
 def as_plain(overview: Overview) -> dict[str, Any]:
@@ -147,8 +139,8 @@ def _status_text(o: Overview) -> str:
         )
     sections = (
         (
-            ("source", "reads", "offset"),
-            [[s.uid, s.reads, "" if s.offset is None else str(s.offset)] for s in o.sources],
+            ("source", "not read yet", "reads", "offset"),
+            [[s.uid, _left(s), s.reads, "" if s.offset is None else str(s.offset)] for s in o.sources],
         ),
         (
             ("operator", "keys", "size", "files", "watermark (UTC)", "late"),
@@ -174,6 +166,10 @@ def _status_text(o: Overview) -> str:
             ]
     lines += [f"\nnot read: {problem}" for problem in o.facts.problems]
     return "\n".join(lines)
+
+
+def _left(source: SourceView) -> str:
+    return "" if source.behind is None else f"{source.behind:,} {source.counts}".rstrip()
 
 
 def _ids(checkpoints: Sequence[int]) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 import spark_ckpt
 from spark_ckpt.config import STORAGE
@@ -22,6 +24,9 @@ Storage = Annotated[
     typer.Option("--storage", "-s", metavar="NAME=VALUE", help="Option of the object store; repeat it."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Though a driver seems to run the job: you know that none does.")]
+Watch = Annotated[
+    float | None, typer.Option("--watch", metavar="SECONDS", help="Show it again every so many seconds, until Ctrl-C.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -55,6 +60,21 @@ def errors() -> Iterator[None]:
     except CkptError as error:
         typer.secho(str(error), fg=typer.colors.RED, err=True)
         raise typer.Exit(1) from None
+
+
+def repeat(show: Callable[[], str], every_s: float | None) -> None:
+    """Print what ``show`` gives, once or every so many seconds, on a cleared screen then."""
+    again = False
+    while True:
+        with errors():
+            text = show()
+        if again:
+            Console().clear()
+        typer.echo(text)
+        if every_s is None:
+            return
+        time.sleep(every_s)
+        again = True
 
 
 def json_text(value: Any) -> str:

@@ -68,6 +68,11 @@ def end_open(records: JobRecords, config: JobConfig, job: str, sinks: tuple[Sink
             left_for_later("what earlier starts left open in sinks", error)
 
 
+def recorded_sinks(records: JobRecords) -> tuple[SinkEntry, ...]:
+    """As :func:`recorded_ids`, with what is recorded of each."""
+    return _entries(records)
+
+
 def recorded_ids(records: JobRecords) -> tuple[str, ...]:
     """The sinks of the job's newest start. Raises ``CorruptStorageError`` for a damaged record."""
     return tuple(entry.id for entry in _entries(records))

@@ -13,6 +13,7 @@ from typing import Any
 
 from spark_ckpt.jobs.statistics import PHASES
 from spark_ckpt.monitoring.overview import Overview, State
+from spark_ckpt.sources.places import counted_in
 
 JOB = "ckpt_job"
 """The label with the job's name. Prometheus has a label ``job`` of its own, and so has what OpenTelemetry writes."""
@@ -58,7 +59,10 @@ STATE_KEYS = Metric("spark_ckpt.state.keys", GAUGE, "{key}", "Live keys of an op
 STATE_SIZE = Metric("spark_ckpt.state.size", GAUGE, "By", "State files of an operator at the newest checkpoint.")
 ROWS_READ = Metric("spark_ckpt.source.rows", COUNTER, "{row}", "Rows read by a source, since the newest start.")
 SOURCE_BEHIND = Metric(
-    "spark_ckpt.source.behind", GAUGE, "{row}", "Rows that a source had not read when it planned its newest batch."
+    "spark_ckpt.source.behind",
+    GAUGE,
+    "{item}",
+    "What a source had not read when it planned its newest batch: rows, files, or what else the label counts says.",
 )
 ROWS_LATE = Metric("spark_ckpt.operator.late", COUNTER, "{row}", "Rows left out as late, since the newest start.")
 WATERMARK_DELAY = Metric("spark_ckpt.watermark.delay", GAUGE, "s", "Now minus an operator's watermark.")
@@ -124,7 +128,8 @@ def _rows(o: Overview, job: Mapping[str, str]) -> Iterator[Sample]:
     for source in start.topology.sources:
         yield Sample(ROWS_READ, {**job, "source": source}, figures.read.get(source, 0))
     for source, rows in figures.behind.items():
-        yield Sample(SOURCE_BEHIND, {**job, "source": source}, rows)
+        counts = counted_in(start.topology.reads.get(source, ""))
+        yield Sample(SOURCE_BEHIND, {**job, "source": source, "counts": counts}, rows)
     for uid, rows in figures.late.items():
         yield Sample(ROWS_LATE, {**job, "uid": uid}, rows)
     for sink in start.topology.sinks:

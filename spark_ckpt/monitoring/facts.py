@@ -12,6 +12,8 @@ from spark_ckpt.jobs.heartbeat import beats, heartbeats
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.report import left_by, sizes_of
+from spark_ckpt.jobs.sink_records import SinkEntry, recorded_sinks
+from spark_ckpt.jobs.unnamed import unnamed_files
 from spark_ckpt.protocol.alive import Heartbeat
 from spark_ckpt.protocol.records import (
     BatchRecord,
@@ -65,6 +67,10 @@ class Facts:
     state: Mapping[str, UidSize] = field(default_factory=dict)
     """Of the newest complete checkpoint, by uid."""
     statistics: Mapping[str, Any] = field(default_factory=dict)
+    sinks: tuple[SinkEntry, ...] = ()
+    """As the newest start recorded them, without secrets."""
+    unnamed: Mapping[str, int] = field(default_factory=dict)
+    """State files that nobody names, by uid; only where that was asked for."""
     problems: tuple[str, ...] = ()
 
     @property
@@ -86,9 +92,12 @@ class _Reader:
             return otherwise
 
 
-def facts_of(job: Job, newest: int = NEWEST) -> Facts:
-    """Read ``job``'s folder; of its history the ``newest`` rows, or what is :data:`BRIEF` or
-    :data:`METERED`. Raises ``StorageUnavailableError`` for no answer at all, and nothing for what is damaged."""
+def facts_of(job: Job, newest: int = NEWEST, listing: bool = False) -> Facts:
+    """Read ``job``'s folder; of its history the ``newest`` rows, or what is :data:`BRIEF` or :data:`METERED`.
+
+    With ``listing`` also which state files nobody names: that lists all of them. Raises ``StorageUnavailableError`` for
+    no answer at all, and nothing for what is damaged.
+    """
     records, read = job.records, _Reader()
     starts = tuple(sorted(records.generations(), key=lambda g: g.generation))
     g = starts[-1].generation if starts else 0
@@ -96,6 +105,7 @@ def facts_of(job: Job, newest: int = NEWEST) -> Facts:
     open_triggers = tuple(t for t in records.open_triggers() if t.generation == g)
     completions = tuple(records.completions())
     none: tuple[tuple[HistoryRow, ...], tuple[HistoryRow, ...]] = ((), ())
+    no_sinks: tuple[SinkEntry, ...] = ()
     history, savepoints = read("history", lambda: _history(job, newest), none) if newest > 0 else none
     return Facts(
         job=job.name,
@@ -115,6 +125,8 @@ def facts_of(job: Job, newest: int = NEWEST) -> Facts:
         batches=_batches(records, g, read, newest == METERED) if newest or open_triggers else (),
         state=_state(records, completions),
         statistics=job.statistics() if newest else {},
+        sinks=read("sinks", lambda: recorded_sinks(records), no_sinks) if newest > 0 else (),
+        unnamed=read("state files", lambda: unnamed_files(records), dict[str, int]()) if listing else {},
         problems=tuple(dict.fromkeys(read.problems)),
     )
 

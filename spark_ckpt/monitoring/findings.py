@@ -14,7 +14,8 @@ from statistics import median
 
 from spark_ckpt.config_values import parse_duration_ms
 from spark_ckpt.monitoring.overview import Overview, State
-from spark_ckpt.monitoring.words import instant_text
+from spark_ckpt.monitoring.words import age_text, instant_text
+from spark_ckpt.sources.places import kind_of
 from spark_ckpt.storage.history import HistoryRow
 
 RECENT = 10
@@ -26,6 +27,15 @@ _SKEW_ROWS = 1000
 _BEHIND = 5
 _CLOCK_MS = 5_000
 _NOTICEABLE_MS = 1000
+_CATCH_UP_S = 600
+_SINK_SHARE = 0.5
+_NEAR = 0.8
+_UNNAMED = 10
+_TRANSACTION, _TRANSACTION_MS = "kafka.transaction.timeout.ms", 900_000
+_DAY_MS = 86_400_000
+_KEPT = {"kafka": (7 * _DAY_MS, "the topic"), "delta": (30 * _DAY_MS, "the table's log")}
+"""What sources keep by default, by kind."""
+_STANDING = (State.STOPPED, State.CRASHED, State.FAILED, State.PAUSED)
 _HELD = "a slow or skewed task holds barriers back: `spark-ckpt stats --subtasks`"
 _PHASE = "see which phase it is in `spark-ckpt stats`"
 
@@ -134,14 +144,12 @@ def failing(overview: Overview) -> Iterator[Finding]:
 
 def growing(overview: Overview) -> Iterator[Finding]:
     rows = _completed(overview)
-    yield from _growing(
-        "alignment", "alignment", [r.alignment_ms for r in rows], "a slow or skewed task holds barriers back"
-    )
+    yield from _growing("alignment", "alignment", [r.alignment_ms for r in rows], _HELD)
     yield from _growing(
         "duration",
         "the duration of checkpoints",
         [r.duration_ms or 0 for r in rows],
-        "see which phase in `spark-ckpt stats`",
+        _PHASE,
     )
 
 
@@ -216,6 +224,93 @@ def stale(overview: Overview) -> Iterator[Finding]:
             )
 
 
+def lagging(overview: Overview) -> Iterator[Finding]:
+    """By rows: what other sources count says nothing of time."""
+    if overview.state is not State.RUNNING:
+        return
+    for source in overview.sources:
+        rate, left = source.rows_per_s, source.behind
+        if source.counts == "rows" and rate and left and left / rate > _CATCH_UP_S:
+            yield _warning(
+                "lagging",
+                f"source {source.uid} has {left:,} rows in front of it, {age_text(int(1000 * left / rate))} at the "
+                f"{rate:,.0f} rows a second of the last minute",
+                "see where a batch's time goes in Spark's UI; give the query more cores or partitions, and a larger "
+                "limit of rows a batch if there is one",
+            )
+
+
+def slow_sink(overview: Overview) -> Iterator[Finding]:
+    """A savepoint is written in the same phase, so those are left out."""
+    rows = [r for r in _completed(overview) if r.kind == "checkpoint" and r.phases][-RECENT:]
+    took_ms = [r.phases["driver"].get("commit_sinks_ms", 0) for r in rows]
+    if len(rows) == RECENT and median(took_ms) > max(_NOTICEABLE_MS, _SINK_SHARE * median(_durations_ms(rows))):
+        sinks = ", ".join(sink.id for sink in overview.sinks)
+        yield _warning(
+            "slow-sink",
+            f"the commits of the sinks ({sinks}) take {median(took_ms) / 1000:.1f} s of a checkpoint's "
+            f"{median(_durations_ms(rows)) / 1000:.1f} s",
+            "look at the target: locks, small files, its load; seldomer checkpoints make fewer and larger commits",
+        )
+
+
+def _durations_ms(rows: Sequence[HistoryRow]) -> list[int]:
+    return [r.duration_ms or 0 for r in rows]
+
+
+def transactions(overview: Overview) -> Iterator[Finding]:
+    """Of Kafka sinks: the broker aborts a transaction that is open for too long."""
+    longest_ms = max(_durations_ms(_completed(overview)[-RECENT:]), default=0) + overview.interval_ms
+    waiting = {sink.id for sink in overview.sinks if sink.waiting}
+    for sink in (s for s in overview.facts.sinks if s.format == "kafka"):
+        limit_ms = _number(sink.options.get(_TRANSACTION)) or _TRANSACTION_MS
+        if longest_ms > _NEAR * limit_ms:
+            yield _warning(
+                "transaction-timeout",
+                f"transactions of sink {sink.id} are open for up to {age_text(longest_ms)}, and the broker aborts them "
+                f"after {age_text(limit_ms)} ({_TRANSACTION})",
+                f"raise {_TRANSACTION}, and the brokers' transaction.max.timeout.ms, or lower spark.ckpt.interval",
+            )
+        if overview.facts.heard is None and sink.id in waiting and sink.options.get("staging") == "kafka":
+            yield _error(
+                "open-transaction",
+                f"rows of sink {sink.id} are complete and wait in a transaction, which the broker aborts after "
+                f"{age_text(limit_ms)}: then they are lost",
+                "start the job at once: it commits them",
+            )
+
+
+def _number(text: object) -> int | None:
+    return int(text) if isinstance(text, str) and text.isdecimal() else None
+
+
+def sources_that_forget(overview: Overview) -> Iterator[Finding]:
+    """What a job that stands still wants to go on from is kept by its sources for a time."""
+    done = overview.facts.completions
+    if overview.completed_ms is None or overview.state not in _STANDING or done[-1].drained:
+        return
+    stands_ms = overview.facts.now_ms - overview.completed_ms
+    for source in overview.sources:
+        keeps_ms, what = _KEPT.get(kind_of(source.reads), (0, ""))
+        if keeps_ms and stands_ms > keeps_ms / 2:
+            yield _warning(
+                "source-forgets",
+                f"the job stands where it was {age_text(stands_ms)} ago, and {what} of source {source.uid} keeps "
+                f"{age_text(keeps_ms)} unless it is set otherwise",
+                "start the job before what it has to read next is gone, or keep it for longer there",
+            )
+
+
+def unnamed(overview: Overview) -> Iterator[Finding]:
+    for uid, count in overview.facts.unnamed.items():
+        if count >= _UNNAMED:
+            yield _warning(
+                "unnamed-files",
+                f"{count:,} state files of {uid} are older than a day, and no checkpoint names them: crashes left them",
+                "stop the job when it suits, and let `spark-ckpt gc` remove them",
+            )
+
+
 def settings_that_bite(overview: Overview) -> Iterator[Finding]:
     if overview.settings.get("retain") == "1":
         yield _warning(
@@ -269,6 +364,11 @@ CHECKS: tuple[Callable[[Overview], Iterable[Finding]], ...] = (
     endless_state,
     skewed,
     stale,
+    lagging,
+    slow_sink,
+    transactions,
+    sources_that_forget,
+    unnamed,
     settings_that_bite,
     clocks,
     unreadable,

@@ -29,7 +29,7 @@ def job_in(dir: str, name: str, **options: str) -> Job | None:
     return job if job.exists() else None
 
 
-def look_at(job: Job, newest: int = NEWEST) -> Overview:
-    """How ``job`` is now, with the ``newest`` rows of its history. Reads some tens of small files, and for the history
-    a Delta table; raises as ``facts_of``."""
-    return overview_of(facts_of(job, newest))
+def look_at(job: Job, newest: int = NEWEST, listing: bool = False) -> Overview:
+    """How ``job`` is now, with the ``newest`` rows of its history; ``listing`` as of ``facts_of``. Reads some tens of
+    small files, and for the history a Delta table; raises as ``facts_of``."""
+    return overview_of(facts_of(job, newest, listing))

@@ -13,6 +13,7 @@ from spark_ckpt.protocol.events import OperatorAck, SourceAck, TimeSeen
 from spark_ckpt.protocol.pending import PendingCheckpoint
 from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord, TriggerRecord
 from spark_ckpt.protocol.setback import shown_by
+from spark_ckpt.sources.places import counted_in
 from spark_ckpt.storage.history import UidSize
 
 SHORTEST_STUCK_MS = 60_000
@@ -71,14 +72,15 @@ class OperatorView:
 class SourceView:
     """One source. ``reads``: what, without secrets; ``offset``: where it stood at the newest checkpoint.
     ``rows_per_s``: read in the last minute; None if no driver runs the job, or batches do not tell when they were.
-    ``behind``: what it had not read yet at the newest batch, in what it counts (rows, or files); None: it does not
-    tell."""
+    ``behind``: what it had not read yet at the newest batch, in what it ``counts`` (``rows``, ``files``, ...; empty if
+    that is not known); None: it does not tell."""
 
     uid: str
     reads: str
     offset: object
     rows_per_s: float | None = None
     behind: int | None = None
+    counts: str = ""
 
 
 @dataclass(frozen=True)
@@ -324,6 +326,7 @@ def _sources(facts: Facts, newest: CompletionRecord | None, start: GenerationRec
             offsets.get(uid, {}).get("inner"),
             rates.get(uid, 0.0) if rates else None,
             behind.get(uid),
+            counted_in(topology.reads.get(uid, "")),
         )
         for uid in topology.sources
     )

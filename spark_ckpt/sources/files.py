@@ -278,6 +278,10 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             pass  # it vanished just now: the check below says so
         self._folder.check(entry)
 
+    def behind(self, offset: dict[str, Any]) -> int:
+        """Files that were listed and are not read, or not to their end."""
+        return len(self._known()) - Position.of(offset).file
+
     def there_now(self) -> Callable[[], dict[str, Any] | None]:
         """Behind the files that are listed now, once the job's own reader, which alone writes the log, has logged them.
         Those that are removed before count for nothing."""

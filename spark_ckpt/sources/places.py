@@ -54,6 +54,14 @@ def kind_of(reads: str) -> str:
     return reads.split(" ")[0].lower()
 
 
+_COUNTED = {"kafka": "rows", "sql": "rows", "files": "files", "delta": "versions", "iceberg": "snapshots"}
+
+
+def counted_in(reads: str) -> str:
+    """What the source counts by that it has not read yet; empty if that is not known."""
+    return _COUNTED.get(kind_of(reads), "")
+
+
 def require_comparable(uid: str, reads: str) -> None:
     """Raises ``ConfigError`` for a source whose offsets tell no order."""
     kind = kind_of(reads)

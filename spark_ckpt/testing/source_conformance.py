@@ -170,6 +170,19 @@ class SourceConformance:
         if target.rows_a_batch is not None:
             assert max(len(target.rows(reader, *r)) for r in ranges) <= target.rows_a_batch
 
+    # -- what is told ------------------------------------------------------------------------------------------
+
+    def test_what_is_behind_shrinks_to_nothing(self, target: SourceTarget) -> None:
+        """Of a source that tells how far it is behind, and None all the way of one that does not."""
+        reader = target.make()
+        told = [reader.behind(end) for _, end in batches(reader, reader.initial())]
+        known = [left for left in told if left is not None]
+        assert len(known) in (0, len(told))
+        assert known == sorted(known, reverse=True)
+        if known:
+            assert known[-1] == 0
+            assert len(known) == 1 or known[0] > 0, "nothing is behind, and rows come"
+
     # -- end and commit ----------------------------------------------------------------------------------------
 
     def test_finished_is_said_only_where_nothing_more_comes(self, target: SourceTarget) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from spark_ckpt.jobs.sink_records import SinkEntry
+from spark_ckpt.jobs.unnamed import unnamed_files
 from spark_ckpt.monitoring.findings import CHECKS, Severity, findings_of
+from spark_ckpt.monitoring.folder import look_at
 from spark_ckpt.monitoring.overview import overview_of
-from spark_ckpt.protocol.records import EndedRecord, PausedRecord
+from spark_ckpt.protocol.records import BatchRecord, EndedRecord, Figures, PausedRecord
 from tests.monitoring.facts_harness import (
     MINUTE,
     NOW_MS,
@@ -22,6 +27,7 @@ from tests.monitoring.facts_harness import (
     start,
     trigger,
 )
+from tests.storage.whole_job import WholeJob
 
 
 def _subtasks(*rows: int) -> dict[str, Any]:
@@ -31,6 +37,21 @@ def _subtasks(*rows: int) -> dict[str, Any]:
 
 def _alike(**values: Any) -> tuple[Any, ...]:
     return tuple(row(k, **values) for k in range(20))
+
+
+DAY = 24 * 60 * MINUTE
+KAFKA = start(topology=replace(TOPOLOGY, reads={"in": "kafka orders"}))
+WAITING = {"heard": None, "completions": (complete(3, SECOND),), "committed": frozenset()}
+
+
+def _batch(behind: int) -> BatchRecord:
+    """Of a source that read 1,000 rows a second in the last minute."""
+    at = {1: NOW_MS - MINUTE, 2: NOW_MS}
+    return BatchRecord(1, 2, 1, rows={2: {"in": 60_000}}, at=at, figures=Figures(behind={"in": behind}))
+
+
+def _kafka_sink(timeout_ms: int, **options: str) -> SinkEntry:
+    return SinkEntry("out", "kafka", "a:B", {"kafka.transaction.timeout.ms": str(timeout_ms), **options})
 
 
 FOUND = {
@@ -74,6 +95,27 @@ FOUND = {
         {"starts": (start(settings={"timeout": "10s"}),)},
     ),
     "clock": ({"heard": heartbeat(ahead_ms=6 * SECOND)}, {"heard": heartbeat(ahead_ms=4 * SECOND)}),
+    "lagging": (
+        {"starts": (KAFKA,), "batches": (_batch(behind=700_000),)},
+        {"starts": (KAFKA,), "batches": (_batch(behind=500_000),)},
+    ),
+    "slow-sink": (
+        {"history": _alike(took_ms=4000, phases={"driver": {"commit_sinks_ms": 2500}})},
+        {"history": _alike(took_ms=4000, phases={"driver": {"commit_sinks_ms": 1900}})},
+    ),
+    "transaction-timeout": (
+        {"sinks": (_kafka_sink(15 * SECOND),), "history": _alike(took_ms=3 * SECOND)},
+        {"sinks": (_kafka_sink(15 * SECOND),), "history": _alike(took_ms=1 * SECOND)},
+    ),
+    "open-transaction": (
+        {**WAITING, "sinks": (_kafka_sink(15 * MINUTE, staging="kafka"),)},
+        {**WAITING, "sinks": (_kafka_sink(15 * MINUTE, staging="durable"),)},
+    ),
+    "source-forgets": (
+        {"starts": (KAFKA,), "heard": None, "completions": (complete(3, 4 * DAY),)},
+        {"starts": (KAFKA,), "heard": None, "completions": (complete(3, 3 * DAY),)},
+    ),
+    "unnamed-files": ({"unnamed": {"totals": 12}}, {"unnamed": {"totals": 2}}),
     "unreadable": ({"problems": ("history: damaged",)}, {}),
 }
 
@@ -109,3 +151,28 @@ def test_errors_come_first_and_say_what_to_do():
     found = findings_of(overview_of(facts(heard=None, starts=(start(settings={"retain": "1"}),))))
     assert [f.severity for f in found] == [Severity.ERROR, Severity.WARNING]
     assert all(f.todo for f in found)
+
+
+def test_a_savepoint_is_no_slow_sink_and_a_drained_job_needs_no_source():
+    slow = {"took_ms": 4000, "phases": {"driver": {"commit_sinks_ms": 2500}}}
+    saved = tuple(replace(row(k, **slow), kind="savepoint") for k in range(20))
+    assert "slow-sink" not in _codes({"history": saved})
+    ended = {"starts": (KAFKA,), "heard": None, "ended": EndedRecord(1, NOW_MS)}
+    assert "source-forgets" in _codes({**ended, "completions": (complete(3, 9 * DAY),)})
+    assert "source-forgets" not in _codes({**ended, "completions": (complete(3, 9 * DAY, drained=True),)})
+
+
+def test_only_files_that_are_old_and_that_nobody_names_are_counted(tmp_path):
+    job = WholeJob(tmp_path)
+    job.start()
+    job.step(checkpoint=True)
+    (folder,) = (job.folder / "state").iterdir()
+    (folder / "left.parquet").write_bytes(b"x")
+    assert unnamed_files(job.records, min_age_s=0.0) == {"counts": 1}
+    assert unnamed_files(job.records) == {}
+    assert look_at(job.job, listing=True).facts.unnamed == {}
+    long_ago = time.time() - 2 * 86_400
+    for file in folder.glob("*.parquet"):
+        os.utime(file, (long_ago, long_ago))
+    assert look_at(job.job, listing=True).facts.unnamed == {"counts": 1}
+    assert look_at(job.job).facts.unnamed == {}

@@ -71,7 +71,7 @@ def _samples(*overviews):
         ("spark_ckpt_sink_event_time_delay_seconds", {"sink": "out"}, 8),
         ("spark_ckpt_checkpoint_interval_seconds", {}, 10),
         ("spark_ckpt_source_rows_total", {"source": "in"}, 70),
-        ("spark_ckpt_source_behind", {"source": "in"}, 9),
+        ("spark_ckpt_source_behind", {"source": "in", "counts": "files"}, 9),
         ("spark_ckpt_operator_late_total", {"uid": "totals"}, 3),
         ("spark_ckpt_sink_rows_total", {"sink": "copy"}, 60),
     ],

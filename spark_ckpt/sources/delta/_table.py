@@ -19,6 +19,9 @@ _REST = 9
 Where files are local no rest is needed: Spark asks every 10 ms, and a look takes microseconds."""
 
 
+_NEWEST_S = 10.0
+
+
 @dataclass(frozen=True)
 class Reading:
     """How the options say that the table is read."""
@@ -47,6 +50,7 @@ class FollowedTable:
         check_metadata(self.state.metadata, reading.changes, self.shown)
         self._head_time = self._log.times([self.head])[0]
         self._next_look = float("-inf")
+        self._newest, self._next_newest = self.head, self._clock() + _NEWEST_S
         self._snapshot: tuple[int, Sequence[Entry | None]] | None = None
 
     @property
@@ -108,6 +112,14 @@ class FollowedTable:
         while self.is_there(self.head + 1):
             pass
         return self.head
+
+    def newest(self) -> int:
+        """The newest version of all, as it was some seconds ago: for who shows how far a stream is behind."""
+        began = self._clock()
+        if began >= self._next_newest:
+            self._newest, ended = self._log.listing().newest, self._clock()
+            self._next_newest = ended + max(_NEWEST_S, _REST * (ended - began))
+        return max(self._newest, self.head)
 
     def time_ms(self, commit: Commit) -> int:
         """When it was made: what the table notes, else the time of its file, as Delta has it."""

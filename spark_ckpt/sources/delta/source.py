@@ -189,6 +189,14 @@ class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = next_position(at, entries, room)
         return start if start == end.offset() else end.offset()
 
+    def behind(self, offset: dict[str, Any]) -> int | None:
+        """Versions of the table that are not read, or not to their end; None if it does not answer just now."""
+        at = Position.of(offset)
+        try:
+            return None if at is None else self._opened().newest() - at.version + 1
+        except (CkptError, OSError):
+            return None
+
     def prepareForTriggerAvailableNow(self) -> None:
         with self._source.errors("looking for new versions"):
             self._pinned = self._opened().look_now()

@@ -90,6 +90,12 @@ class History:
             if not found and at.snapshot != start.snapshot:
                 yield at, None
 
+    def left(self, start: Position, last: int | None) -> int:
+        """How many snapshots up to ``last`` are not read from ``start`` on, or not to their end."""
+        behind = self._behind(start, last)
+        begun = sum(at.snapshot == start.snapshot and start.files >= len(self._of(start)) for at in behind)
+        return len(behind) - begun
+
     def between(self, start: Position, end: Position) -> list[FileScanTask]:
         """Raises ``InvalidInputError`` if the history from ``start`` to ``end`` is not what it was any more."""
         behind = self._behind(start, end.snapshot)

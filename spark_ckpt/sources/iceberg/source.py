@@ -183,6 +183,12 @@ class IcebergReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _limits(self, limit: ReadLimit) -> tuple[int, int | None]:
         return getattr(limit, "max_files", _UNLIMITED), self._source.parsed[_MAX_ROWS]
 
+    def behind(self, offset: dict[str, Any]) -> int | None:
+        """Snapshots that are not read, or not to their end."""
+        if self._table is None or self._history is None:
+            return None
+        return self._history.left(Position.from_json(offset), self._table.metadata.current_snapshot_id)
+
     def prepareForTriggerAvailableNow(self) -> None:
         self._known(now=True)
         self._is_pinned = True

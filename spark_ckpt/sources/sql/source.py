@@ -166,6 +166,13 @@ class SqlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         (_, high) = self._bound(found)
         return found if found == start or high <= last else end
 
+    def behind(self, offset: dict[str, Any]) -> int | None:
+        """Of a column of whole numbers: how many may be settled and not read, more than there are where some lack."""
+        end, (rule, low) = self._settler.settled, self._bound(offset)
+        if self._facts.kind != INTEGER or end is None or low is None:
+            return None
+        return int(end) - int(low) + (rule == "from")
+
     def prepareForTriggerAvailableNow(self) -> None:
         """What is there now, and what commits late behind it: waits until that is settled."""
         wanted = self._look()

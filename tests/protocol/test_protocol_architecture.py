@@ -96,7 +96,7 @@ INNER = {
     "expressions": {"errors", "spark_versions"},
     "hints": set(),
     "jobs": {*BASE, *_LOWER, "hints", "shown"},
-    "monitoring": {*BASE, "clock", "config", "config_values", "jobs", "protocol", "shown", "storage"},
+    "monitoring": {*BASE, "clock", "config", "config_values", "jobs", "protocol", "shown", "sources", "storage"},
     "ui": {*BASE, "config", "jobs", "monitoring", "storage"},
     "runtime": {*BASE, *_LOWER, "expressions", "jobs"},
     "execution": {*BASE, "agg", *_LOWER, "expressions", "formats", "jobs", "runtime", "shown"},

@@ -222,6 +222,9 @@ def savepoint_table(data: Mapping[str, Any]) -> str:
         row("migrated, beyond a restore", starts["function"]["started_s"] - restored["started_s"], raw["rewrite_s"]),
         row(f"import of {imported['keys']:,} keys", imported["s"], imported["raw_s"]),
     ]
+    if "bootstrap" in data:  # results of before have none
+        made = data["bootstrap"]
+        rows.append(row(f"bootstrap of {made['keys']:,} keys, {made['rows']:,} rows", made["s"], made["raw_s"]))
     looked = (
         f"A look-up of one key of {data['keys']:,} read {got['state_bytes'] / 2**10:,.0f} KiB of "
         f"{got['state_files']} of {data['files']} state files ({data['bytes'] / 2**20:,.0f} MiB), and "

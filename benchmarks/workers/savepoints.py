@@ -38,11 +38,15 @@ BATCH = 100_000
 """Rows, and keys, of each batch behind the filling."""
 _LATER = 10
 _REPEATS, _TURNS = 3, 2
+_ROWS_OF_HISTORY = 4
+"""For each key."""
 
 
 def measure(spark: SparkSession, keys: int, imported: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
         found = {"keys": keys, **_of_a_job(spark, keys, folder)}
+    with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
+        found["bootstrap"] = _of_history(spark, imported, folder)
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
         return {**found, "import": _of_plain_spark(spark, imported, folder)}
 
@@ -237,6 +241,39 @@ def _one_row(rows: list[dict[str, Any]]) -> None:
     assert len(rows) == 1, rows
 
 
+# -- bootstrap -------------------------------------------------------------------------------------------------------
+
+
+def _of_history(spark: SparkSession, keys: int, folder: str) -> dict[str, Any]:
+    """The state of a stream over rows that a batch has, some for each key; raw is the same aggregation as Spark's batch
+    query, written as Parquet."""
+    rows = keys * _ROWS_OF_HISTORY
+    past = spark.range(rows).select((F.col("id") % keys).alias("k"), (F.col("id") % 1000).alias("v"))
+
+    def aggregated() -> None:
+        counted = past.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total"))
+        counted.write.mode("overwrite").parquet(f"{folder}/raw")
+
+    raw_s = min(_seconds(aggregated) for _ in range(_REPEATS))
+    ours.configure(spark, {"spark.ckpt.dir": f"{folder}/ckpt"})
+    ckpt = spark_ckpt.enable(spark)
+    totals = _counted(ckpt, Load(keys, (Phase(keys, 1),)))
+
+    def bootstrapped() -> None:
+        ckpt.savepoint_writer(totals, outputMode="update").bootstrap(UID, past).write(f"{folder}/bootstrapped")
+
+    took_s = _seconds(bootstrapped)
+    made = spark_ckpt.savepoint(f"{folder}/bootstrapped").describe()["operators"][UID]
+    assert made["keys"] == keys, made
+    return {"keys": keys, "rows": rows, "s": took_s, "raw_s": raw_s}
+
+
+def _counted(ckpt: Any, load: Load) -> DataFrame:
+    stream = ckpt.readStream.format(LoadSource).option("load", json.dumps(load.to_json())).option("uid", "rows").load()
+    counted: DataFrame = stream.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total")).uid(UID)
+    return counted
+
+
 # -- import ------------------------------------------------------------------------------------------------------------
 
 
@@ -256,8 +293,7 @@ def _of_plain_spark(spark: SparkSession, keys: int, folder: str) -> dict[str, An
     raw_s = min(_seconds(read) for _ in range(_REPEATS))
     ours.configure(spark, {"spark.ckpt.dir": f"{folder}/ckpt"})
     ckpt = spark_ckpt.enable(spark)
-    stream = ckpt.readStream.format(LoadSource).option("load", json.dumps(load.to_json())).option("uid", "rows").load()
-    totals = stream.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total")).uid(UID)
+    totals = _counted(ckpt, load)
     offsets = {"rows": {"offset": {"row": keys}}}
     took_s = _seconds(lambda: ckpt.import_spark(where, totals, f"{folder}/imported", offsets, outputMode="update"))
     made = spark_ckpt.savepoint(f"{folder}/imported").describe()["operators"][UID]

@@ -23,7 +23,7 @@ from spark_ckpt.storage import _delta_log as delta_log
 from spark_ckpt.storage.content import FileEntry, TableContent, check_live_rows
 from spark_ckpt.storage.deletion_vectors import read_vector
 from spark_ckpt.storage.filesystem import Folder, make_folder, sync_folder
-from spark_ckpt.storage.run_files import open_run_file, read_row_group, run_file_writer
+from spark_ckpt.storage.run_files import checked_bytes, open_run_file, read_row_group, run_file_writer
 
 _PREFIX = "savepoint-"
 _TRIES = 10
@@ -33,7 +33,8 @@ _AT_ONCE = 4
 def export_files(
     source: Folder, content: TableContent, groups: Mapping[int, GroupManifest], target: Folder, schema: pa.Schema
 ) -> tuple[dict[str, FileEntry], dict[int, GroupManifest]]:
-    """Copy the live rows of ``content`` into a plain Delta table at ``target``, file by file. Driver.
+    """Copy the live rows of ``content`` into a plain Delta table at ``target``, file by file: as it is, or written anew
+    if some of its rows are dead. Driver.
 
     Returns content and groups of the copy: no dead rows and no tombstone runs. A run's ``due_ms`` may be earlier than
     its rows' earliest. A file's name tells its content, so that calls for the same state write the same files: one
@@ -81,6 +82,15 @@ def import_files(source: Folder, names: Iterable[str], target: Folder) -> None:
 
 
 def _copy_live(source: Folder, file: str, dead: BitMap, target: Folder, number: int) -> tuple[str, FileEntry]:
+    data, rows = _live(source, file, dead) if dead else checked_bytes(source, file)
+    name = f"{_PREFIX}{hashlib.blake2b(data, digest_size=16).hexdigest()}-{number:05d}.parquet"
+    if not target.create(name, memoryview(data)) and target.local:
+        sync_folder(target.root)  # whoever wrote it may have died before the name was on stable storage
+    return name, FileEntry(rows, len(data))
+
+
+def _live(source: Folder, file: str, dead: BitMap) -> tuple[pa.Buffer, int]:
+    """A state file of the rows of ``file`` that are not ``dead``, and their number."""
     sink, first, rows = pa.BufferOutputStream(), 0, 0
     with open_run_file(source, file) as reader, run_file_writer(sink, reader.schema_arrow) as writer:
         for index in range(reader.num_row_groups):
@@ -90,11 +100,7 @@ def _copy_live(source: Folder, file: str, dead: BitMap, target: Folder, number: 
             rows += live.num_rows
             if live.num_rows:
                 writer.write_table(live, row_group_size=live.num_rows)
-    data = sink.getvalue()
-    name = f"{_PREFIX}{hashlib.blake2b(data, digest_size=16).hexdigest()}-{number:05d}.parquet"
-    if not target.create(name, memoryview(data)) and target.local:
-        sync_folder(target.root)  # whoever wrote it may have died before the name was on stable storage
-    return name, FileEntry(rows, data.size)
+    return sink.getvalue(), rows
 
 
 def _live_rows(table: pa.Table, first: int, dead: BitMap) -> pa.Table:

@@ -106,10 +106,23 @@ def row_groups(table: pa.Table) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def open_run_file(folder: Folder, name: str) -> pq.ParquetFile:
-    """Open state file ``name``. Raises ``CorruptStorageError`` if it is missing or damaged."""
+def checked_bytes(folder: Folder, name: str) -> tuple[bytes, int]:
+    """All of state file ``name``, each page of which fits its checksum, and its rows. Raises ``CorruptStorageError`` if
+    it is missing or damaged."""
+    data = folder.read(name)
+    if data is None:
+        raise _unreadable(folder, name, FileNotFoundError("no such file"))
+    with open_run_file(folder, name, data) as file:
+        return data, sum(read_row_group(folder, name, file, index).num_rows for index in range(file.num_row_groups))
+
+
+def open_run_file(folder: Folder, name: str, data: bytes | None = None) -> pq.ParquetFile:
+    """Open state file ``name``, or its ``data`` if that was read. Raises ``CorruptStorageError`` if it is missing or
+    damaged."""
 
     def opened() -> pq.ParquetFile:
+        if data is not None:
+            return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         source = folder.path(name) if folder.local else folder.fs.open(folder.path(name), "rb")
         return pq.ParquetFile(source, memory_map=folder.local, page_checksum_verification=True)
 

@@ -133,7 +133,9 @@ def test_every_picture_has_its_words():
 
 def test_a_job_without_anything_has_a_page():
     assert "never started" in job_page(overview_of(facts(starts=(), heard=None, completions=(), committed=frozenset())))
-    assert "no jobs" in jobs_page("/nothing", [])
+    empty = jobs_page("/nothing", [])
+    assert "no jobs" in empty
+    assert "1970" not in empty
 
 
 def test_the_report_is_one_file(folder, tmp_path):

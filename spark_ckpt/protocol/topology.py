@@ -8,6 +8,7 @@ from typing import Any
 
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, TopologyError
 from spark_ckpt.protocol._differences import Difference, differences, keys_of, types_of
+from spark_ckpt.protocol._state_types import matched
 from spark_ckpt.protocol.evolution import families_of_changed, family_questions, is_variable
 from spark_ckpt.protocol.migration import Migration, migrated
 from spark_ckpt.protocol.records import FAMILY_OF, Topology
@@ -66,7 +67,8 @@ def fit_topology(
         return Refuse(
             f"the checkpoint holds state of {missing}: expected these uids in the query, found "
             f"{[*new.operators, *new.sources]}; add them, or set spark.ckpt.allowNonRestoredState to drop their state"
-            f"{_were_derived(old, missing)}{_read_by_others(old, new, missing)}",
+            f"{_were_derived(old, missing)}{_read_by_others(old, new, missing)}"
+            f"{_called_otherwise(old, new, missing)}",
             True,
         )
     fresh = tuple(u for u in (*new.operators, *new.sources) if _begins_empty(u, old))
@@ -143,6 +145,20 @@ def _were_derived(old: Topology, gone: Iterable[str]) -> str:
     return (
         f"; {derived} were derived from operators' kinds and places in the query: an operator that is still there gets "
         f"its state back with uid({derived[0]!r})"
+    )
+
+
+def _called_otherwise(old: Topology, new: Topology, gone: Sequence[str]) -> str:
+    """Where an operator of the query could go on from the state of one that is missing."""
+
+    def fits(one: str, other: str) -> bool:
+        return not differences(other, old.operators[one], new.operators[other])
+
+    own = [uid for uid in gone if uid in old.operators and FAMILY_OF not in old.operators[uid]]
+    came = [uid for uid, now in new.operators.items() if uid not in old.operators and FAMILY_OF not in now]
+    return "".join(
+        f"; if {other!r} is {one!r} under another uid, write `ckpt.moved({one!r}, {other!r})`"
+        for one, other in matched(own, came, fits)
     )
 
 

@@ -36,6 +36,17 @@ def topology(*columns: str, families: tuple[str, ...] = (), **more: Any) -> Topo
     return Topology(8, 8, ("in",), {"u": facts(*columns, **more), **tables}, ("out",))
 
 
+def test_an_operator_that_is_gone_may_be_one_that_came_and_the_refusal_has_the_line() -> None:
+    old = topology("count")
+    facts_of_u = old.operators["u"]
+    for facts_now, asked in ((facts_of_u, True), ({**facts_of_u, "keys": "other date"}, False)):
+        refused = fit_topology(old, replace(old, operators={"v": facts_now}), False)
+        assert isinstance(refused, Refuse)
+        assert ("`ckpt.moved('u', 'v')`" in refused.reason) is asked
+    renamed = replace(old, operators={"v": facts_of_u})
+    assert isinstance(fit_topology(old, renamed, False, [Moved("u", "v")]), Fit)
+
+
 def test_added_removed_and_moved_aggregates_go_on_wherever_the_query_starts() -> None:
     old = topology("count", "sum_a")
     for new in (topology("count", "sum_b", "sum_a"), topology("sum_a"), topology("sum_a", "count")):

@@ -364,4 +364,17 @@ def test_each_check_notices_a_source_that_is_broken_there(tmp_path: Path, check:
 
 def test_no_check_is_without_a_source_that_it_notices() -> None:
     checks = {name.removeprefix("test_") for name in vars(SourceConformance) if name.startswith("test_")}
-    assert checks == {check for check, _ in _BROKEN}
+    assert checks == {"what_is_behind_shrinks_to_nothing", *(check for check, _ in _BROKEN)}
+
+
+@pytest.mark.parametrize("told", [[0, 0, 0], [2, 1, 1], [1, 2, 0], [2, None, 0]])
+def test_a_source_that_tells_wrongly_what_is_behind_is_noticed(
+    tmp_path: Path, told: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers of users' own tell nothing, so it is one of ours that is broken."""
+    target = FilesTarget(tmp_path, "csv", maxFilesPerTrigger="1")
+    SourceConformance().test_what_is_behind_shrinks_to_nothing(target)
+    answers = iter(told)
+    monkeypatch.setattr(type(target.make()), "behind", lambda self, offset: next(answers))
+    with pytest.raises(AssertionError):
+        SourceConformance().test_what_is_behind_shrinks_to_nothing(target)

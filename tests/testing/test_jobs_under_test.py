@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 
 from spark_ckpt import SinkWriter, TwoPhaseSink, agg
 from spark_ckpt.errors import CkptError, InvalidInputError
@@ -56,6 +57,7 @@ def test_each_step_of_a_run_can_be_the_one_to_die_at() -> None:
         assert found(job.run(kill_at=step)) == expected()
     with pytest.raises(InvalidInputError, match="no step has 'WriteBach' in its name"):
         job.run(kill_at="WriteBach")
+    assert TaskContext.get() is None  # a session of Spark can be started in this process
 
 
 @pytest.mark.more

@@ -72,11 +72,11 @@ class Batch:
 
 @contextmanager
 def _as_task(partition: int, batch: int) -> Iterator[None]:
+    before = TaskContext.get()
+    TaskContext._taskContext = None  # else the next line gives the one that is there
     task = TaskContext()
     task._partitionId, task._localProperties = partition, {"streaming.sql.batchId": str(batch)}
     task._attemptNumber = 0
-    before = TaskContext.get()
-    TaskContext._taskContext = task
     try:
         yield
     finally:

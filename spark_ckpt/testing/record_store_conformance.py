@@ -107,6 +107,13 @@ class RecordStoreConformance:
     def test_exactly_one_of_many_concurrent_creators_wins(self, store: RecordStore) -> None:
         start = Barrier(_WRITERS)
 
+        def writes(writer: int) -> list[bool]:
+            try:
+                return create(writer)
+            except Exception:
+                start.abort()  # the others would wait for ever
+                raise
+
         def create(writer: int) -> list[bool]:
             won = []
             for number in range(_ROUNDS):
@@ -119,7 +126,7 @@ class RecordStoreConformance:
             return won
 
         with ThreadPoolExecutor(_WRITERS) as pool:
-            won = list(pool.map(create, range(_WRITERS)))
+            won = list(pool.map(writes, range(_WRITERS)))
         assert [sum(wins) for wins in zip(*won, strict=True)] == [1] * _ROUNDS
 
     def test_readers_never_see_a_part_of_a_record(self, store: RecordStore) -> None:

@@ -94,7 +94,7 @@ def not_running(overview: Overview) -> Iterator[Finding]:
         yield _error(
             "failed",
             f"the query ended with {overview.why}",
-            "do what the message says, or look into the driver's log; then start the same command again",
+            "do what the message says, or mend that line; the driver's log has more. Then start the same command again",
         )
     elif overview.state is State.WAITS:
         yield _warning("waits", "a start waits for an approval", "look at `spark-ckpt plan`, then `spark-ckpt approve`")

@@ -383,7 +383,8 @@ class PausedRecord(_Record):
 @dataclass(frozen=True)
 class EndedRecord(_Record):
     """The query of ``generation`` ended. ``error``: the class of what it ended with, ``text`` what that says if it is
-    an error of this library; what others say may hold values of rows. A report: no decision looks at it."""
+    an error of this library, else the line of Python that raised it; what others say may hold values of rows. A report:
+    no decision looks at it."""
 
     generation: Count
     time_ms: int

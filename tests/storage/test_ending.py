@@ -17,12 +17,14 @@ PYTHON = (
     '  File "job.py", line 17, in call\n    raise {0}\n{0}\n SQLSTATE: 38000 SQLSTATE: XXKST\n=== Streaming Query ==='
 )
 
+RAISED = "raised at job.py, line 17, in call"
+
 
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        (PYTHON.format("ZeroDivisionError: of 4711"), ("ZeroDivisionError", "")),
-        (PYTHON.format("some.module.PaymentError: 4711"), ("PaymentError", "")),
+        (PYTHON.format("ZeroDivisionError: of 4711"), ("ZeroDivisionError", RAISED)),
+        (PYTHON.format("some.module.PaymentError: 4711"), ("PaymentError", RAISED)),
         (
             PYTHON.format("spark_ckpt.errors.RefusedError: sink sql: constraint c refuses rows"),
             ("RefusedError", "sink sql: constraint c refuses rows"),

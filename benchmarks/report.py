@@ -208,7 +208,7 @@ def savepoint_table(data: Mapping[str, Any]) -> str:
     def row(what: str, seconds: float, raw_s: float | None = None) -> tuple[str, ...]:
         return what, f"{seconds:.2f}", *(("-", "-") if raw_s is None else (f"{raw_s:.2f}", ratio(seconds / raw_s)))
 
-    restored, fresh = starts["restored"], starts["fresh"]
+    restored, fresh, made = starts["restored"], starts["fresh"], data["bootstrap"]
     rows = [
         row("an idle job's checkpoint", data["checkpoint_s"]),
         row("savepoint", data["savepoint_s"], raw["write_s"]),
@@ -221,10 +221,8 @@ def savepoint_table(data: Mapping[str, Any]) -> str:
         row("fields changed, first batch done", starts["fields"]["first_batch_s"]),
         row("migrated, beyond a restore", starts["function"]["started_s"] - restored["started_s"], raw["rewrite_s"]),
         row(f"import of {imported['keys']:,} keys", imported["s"], imported["raw_s"]),
+        row(f"bootstrap of {made['keys']:,} keys, {made['rows']:,} rows", made["s"], made["raw_s"]),
     ]
-    if "bootstrap" in data:  # results of before have none
-        made = data["bootstrap"]
-        rows.append(row(f"bootstrap of {made['keys']:,} keys, {made['rows']:,} rows", made["s"], made["raw_s"]))
     looked = (
         f"A look-up of one key of {data['keys']:,} read {got['state_bytes'] / 2**10:,.0f} KiB of "
         f"{got['state_files']} of {data['files']} state files ({data['bytes'] / 2**20:,.0f} MiB), and "

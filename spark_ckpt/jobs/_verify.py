@@ -23,7 +23,7 @@ from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.job_paths import JOB_RECORD, SAVEPOINT_RECORD, SINKS_RECORD, JobPaths, RecordFolder
 from spark_ckpt.storage.manifest import StateManifest, read_manifest
 from spark_ckpt.storage.record_store import RecordStore
-from spark_ckpt.storage.run_files import open_run_file, read_row_group
+from spark_ckpt.storage.run_files import checked_rows
 from spark_ckpt.storage.state_table import StateTable, savepoint_table_files
 
 Progress = Callable[[str], None]
@@ -159,8 +159,7 @@ def _content(store: RecordStore, manifest: str) -> dict[str, FileEntry]:
 
 
 def _file(folder: Folder, name: str, entry: FileEntry) -> None:
-    with open_run_file(folder, name) as file:
-        rows = sum(read_row_group(folder, name, file, i).num_rows for i in range(file.num_row_groups))
+    rows = checked_rows(folder, name)
     size = int(folder.fs.size(folder.path(name)) or 0)
     if (rows, size) != (entry.rows, entry.size_bytes):
         raise CorruptStorageError(

@@ -27,7 +27,7 @@ _OURS = "|".join(
 )
 _OUR_ERROR = re.compile(rf"spark_ckpt\.errors\.({_OURS}): (.+)")
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*(?:Error|Exception|Interrupt))(?::|$)", re.MULTILINE)
-_FRAME = re.compile(r'^  File "([^"\n]+)", line (\d+), in (\S+)$', re.MULTILINE)
+_RAISED_AT = re.compile(r'^  File "([^"\n]+)", line (\d+), in (\S+)$', re.MULTILINE)
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
 _FRAMES = {"STREAM_FAILED", "PYTHON_EXCEPTION"}
 """Conditions of Spark that say only that there is another one inside."""
@@ -139,6 +139,6 @@ def told_of(error: Exception) -> tuple[str, str]:
     if ours:
         return str(ours[-1][0]), str(ours[-1][1])
     raised, conditions = _RAISED.findall(message), [c for c in _CONDITION.findall(message) if c not in _FRAMES]
-    frames = _FRAME.findall(message) if raised else []
-    place = "raised at {}, line {}, in {}".format(*frames[-1]) if frames else ""
+    places = _RAISED_AT.findall(message) if raised else []
+    place = "raised at {}, line {}, in {}".format(*places[-1]) if places else ""
     return str([type(error).__name__, *conditions, *raised][-1]), place

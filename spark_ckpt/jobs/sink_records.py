@@ -69,13 +69,20 @@ def end_open(records: JobRecords, config: JobConfig, job: str, sinks: tuple[Sink
 
 
 def recorded_sinks(records: JobRecords) -> tuple[SinkEntry, ...]:
-    """As :func:`recorded_ids`, with what is recorded of each."""
-    return _entries(records)
+    """The sinks of the job's newest start, without secrets. Raises ``CorruptStorageError`` for a damaged record."""
+    try:
+        found = records.store.read(SINKS_RECORD, "sinks")
+        return () if found is None else codec.read(SinkEntries, found, SINKS_RECORD).sinks
+    except CorruptStorageError as damage:
+        raise CorruptStorageError(
+            f"{str(damage).split(';')[0]}. It only says which sinks gc cleans up behind: the next start writes it"
+            " again, and without the file gc goes on without sinks."
+        ) from None
 
 
 def recorded_ids(records: JobRecords) -> tuple[str, ...]:
-    """The sinks of the job's newest start. Raises ``CorruptStorageError`` for a damaged record."""
-    return tuple(entry.id for entry in _entries(records))
+    """As :func:`recorded_sinks`, of each its id."""
+    return tuple(entry.id for entry in recorded_sinks(records))
 
 
 def find_sinks(
@@ -88,7 +95,7 @@ def find_sinks(
 
     Raises ``ConfigError`` for an option of a sink that the job has not, ``CorruptStorageError`` for a damaged record.
     """
-    entries = _entries(records)
+    entries = recorded_sinks(records)
     own = by_sink(given, [e.id for e in entries])
     specs, left_out = [], []
     for entry in entries:
@@ -119,17 +126,6 @@ def _is_secret(name: str, value: str) -> bool:
     # A value of JSON may hold another level of names.
     inside = name.lower().startswith("storage.") and bool(secret_values({value: value}))
     return bool(secret_values({name: value})) or has_secret(value) or redact_url(value) != value or inside
-
-
-def _entries(records: JobRecords) -> tuple[SinkEntry, ...]:
-    try:
-        found = records.store.read(SINKS_RECORD, "sinks")
-        return () if found is None else codec.read(SinkEntries, found, SINKS_RECORD).sinks
-    except CorruptStorageError as damage:
-        raise CorruptStorageError(
-            f"{str(damage).split(';')[0]}. It only says which sinks gc cleans up behind: the next start writes it"
-            " again, and without the file gc goes on without sinks."
-        ) from None
 
 
 def by_sink(given: Mapping[str, str], sinks: list[str]) -> dict[str, dict[str, str]]:

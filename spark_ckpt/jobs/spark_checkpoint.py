@@ -87,7 +87,7 @@ class SparkCheckpoint:
         sources = {source: self._json(name, offset) for source, offset in logged.sources.items()}
         if not isinstance(metadata, dict):
             raise CorruptStorageError(
-                f"{redact_url(self.location)}/offsets/{self.batch} is damaged: expected the metadata of the batch; put "
+                f"{redact_url(self.location)}/{name} is damaged: expected the metadata of the batch; put "
                 "back a good copy"
             )
         if any(isinstance(offset, dict) and "origin" in offset for offset in sources.values()):

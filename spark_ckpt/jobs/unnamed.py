@@ -22,8 +22,9 @@ def unnamed_files(records: JobRecords, min_age_s: float = AGE_S) -> dict[str, in
     cannot be read."""
     root = Folder(records.paths.url, records.store.storage_options)
     before_s = time.time() - min_age_s
-    found = {uid: sum(_old(root.child(JobPaths.state_file(uid)), _named(records, uid), before_s)) for uid in
-             root.folders("state")}  # fmt: skip
+    found = {}
+    for uid in root.folders("state"):
+        found[uid] = sum(_old(root.child(JobPaths.state_file(uid)), _named(records, uid), before_s))
     return {uid: count for uid, count in found.items() if count}
 
 

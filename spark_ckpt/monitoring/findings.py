@@ -145,12 +145,7 @@ def failing(overview: Overview) -> Iterator[Finding]:
 def growing(overview: Overview) -> Iterator[Finding]:
     rows = _completed(overview)
     yield from _growing("alignment", "alignment", [r.alignment_ms for r in rows], _HELD)
-    yield from _growing(
-        "duration",
-        "the duration of checkpoints",
-        [r.duration_ms or 0 for r in rows],
-        _PHASE,
-    )
+    yield from _growing("duration", "the duration of checkpoints", _durations_ms(rows), _PHASE)
 
 
 def _growing(code: str, what: str, values_ms: Sequence[int], todo: str) -> Iterator[Finding]:

@@ -112,8 +112,14 @@ def checked_bytes(folder: Folder, name: str) -> tuple[bytes, int]:
     data = folder.read(name)
     if data is None:
         raise _unreadable(folder, name, FileNotFoundError("no such file"))
+    return data, checked_rows(folder, name, data)
+
+
+def checked_rows(folder: Folder, name: str, data: bytes | None = None) -> int:
+    """How many rows state file ``name``, or its ``data`` if that was read, has in pages that fit their checksums.
+    Raises ``CorruptStorageError`` if it is missing or damaged."""
     with open_run_file(folder, name, data) as file:
-        return data, sum(read_row_group(folder, name, file, index).num_rows for index in range(file.num_row_groups))
+        return sum(read_row_group(folder, name, file, index).num_rows for index in range(file.num_row_groups))
 
 
 def open_run_file(folder: Folder, name: str, data: bytes | None = None) -> pq.ParquetFile:

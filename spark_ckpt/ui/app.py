@@ -37,8 +37,6 @@ _LOOKS = 16
 """So many jobs are looked at side by side."""
 _FRESH_S = 2.0
 _MOST_BYTES = 100_000
-_FOREIGN = "A form of another page asked for this."
-_TOO_LONG = f"What is asked is longer than {_MOST_BYTES} bytes."
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
@@ -74,22 +72,15 @@ def create_app(
 
     async def state_tab(request: Request) -> Response:
         name = request.path_params["job"]
-        if request.method == "POST" and not _is_own(request):
-            return PlainTextResponse(_FOREIGN, 403)
-        asked = await _form(request)
-        if asked is None:
-            return PlainTextResponse(_TOO_LONG, 413)
-        return await _answer(lambda: _state_page(looks.job(name), asked, state))
+        return await _answer_form(request, lambda form: _state_page(looks.job(name), form, state))
 
     async def compare(request: Request) -> Response:
-        name = request.path_params["job"]
-        if request.method == "POST" and not _is_own(request):
-            return PlainTextResponse(_FOREIGN, 403)
-        form = await _form(request)
-        if form is None:
-            return PlainTextResponse(_TOO_LONG, 413)
-        asked = {**request.query_params, **{key: values[0] for key, values in form.items()}}
-        return await _answer(lambda: _compare_page(looks.job(name), asked, state))
+        name, asked = request.path_params["job"], dict(request.query_params)
+
+        def page(form: Mapping[str, list[str]]) -> str | None:
+            return _compare_page(looks.job(name), {**asked, **{key: values[0] for key, values in form.items()}}, state)
+
+        return await _answer_form(request, page)
 
     async def metrics(_: Request) -> Response:
         return await _answer(lambda: exposition(looks.all(METERED)), CONTENT_TYPE)
@@ -130,6 +121,16 @@ async def _form(request: Request) -> Mapping[str, list[str]] | None:
         if len(body) > _MOST_BYTES:
             return None
     return parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+
+
+async def _answer_form(request: Request, page: Callable[[Mapping[str, list[str]]], str | None]) -> Response:
+    """The page of what a form of ours says, if there is one."""
+    if request.method == "POST" and not _is_own(request):
+        return PlainTextResponse("A form of another page asked for this.", 403)
+    form = await _form(request)
+    if form is None:
+        return PlainTextResponse(f"What is asked is longer than {_MOST_BYTES} bytes.", 413)
+    return await _answer(lambda: page(form))
 
 
 async def _answer(page: Callable[[], str | None], content_type: str = "text/html; charset=utf-8") -> Response:

@@ -35,7 +35,7 @@ from spark_ckpt.plan.analysed._nodes import (
 )
 from spark_ckpt.plan.analysed._pivots import without_pivots
 from spark_ckpt.plan.analysed._row_by_row import step
-from spark_ckpt.plan.analysed._sessions import NodeSession, in_sessions, session_of, time_of
+from spark_ckpt.plan.analysed._sessions import NodeSession, in_sessions, session_of
 from spark_ckpt.plan.analysed._time_windows import NodeWindow, directly_below, window_of, windowed, with_starts
 from spark_ckpt.plan.analysed._translation import Translation
 
@@ -89,7 +89,7 @@ def _grouped(of: Translation, node: JavaObject) -> _Grouped:
     grouping, results = seq_items(node.groupingExpressions()), seq_items(node.aggregateExpressions())
     taken = own_names(str(a.name()) for a in before)
     frame = frame_of(relation([a.withName(n) for a, n in zip(before, taken, strict=True)]), of.spark)
-    session = the_session([session_of(key, place) for place, key in enumerate(grouping)])
+    session = the_session([session_of(node.child(), key, place) for place, key in enumerate(grouping)])
     if session is not None and _is_of_sets(node.child()):
         raise sessions_of_sets_refused()
     windows = [None if session is not None else window_of(node.child(), key) for key in grouping]
@@ -107,7 +107,7 @@ def _grouped(of: Translation, node: JavaObject) -> _Grouped:
     computed = [window.time if window and window.is_column(key) else key for key in grouping]
     computed = [by_id.get(attribute_id(e), e) if kind_of(e) == "AttributeReference" else e for e in computed]
     if session is not None:
-        computed[place] = time_of(node.child(), session)
+        computed[place] = session.time
     texts = ["" if e is None else key_text(text_of(e)) for e in computed]
     return _Grouped(node, keys, kinds, names, texts, split, window, session, place, taken, of, renamed)
 

@@ -38,33 +38,33 @@ _NOTE = WINDOW_KEYS["session_window"]
 
 @dataclass(frozen=True)
 class NodeSession(Session):
-    """A session among the keys of an aggregation, in the attribute ``column``."""
+    """A session among the keys of an aggregation, in the attribute ``column``. ``assigned``: the projection that
+    computes it, and its struct; None of sessions that are a column."""
 
     column: JavaObject
+    assigned: tuple[JavaObject, JavaObject] | None
+
+    @property
+    def time(self) -> JavaObject | None:
+        """What it is a session of; None: not known."""
+        return None if self.assigned is None else inner(seq_items(self.assigned[1].children())[1])
 
 
-def session_of(key: JavaObject, place: int) -> NodeSession | None:
-    """The session that key number ``place`` is; None: it is none."""
+def session_of(below: JavaObject, key: JavaObject, place: int) -> NodeSession | None:
+    """The session that key number ``place`` of an aggregation over ``below`` is; None: it is none."""
     if kind_of(key) != "AttributeReference" or not key.metadata().contains(_NOTE):
         return None
-    return NodeSession(place, fields_of([key])[0], key)
-
-
-def time_of(below: JavaObject, session: NodeSession) -> JavaObject | None:
-    """What the sessions of the rows of ``below`` are of; None: not known, for sessions that are a column."""
-    assigned = _assigned(below, session)
-    return None if assigned is None else inner(seq_items(assigned[1].children())[1])
+    return NodeSession(place, fields_of([key])[0], key, _assigned(below, key))
 
 
 def in_sessions(of: Translation, below: JavaObject, session: NodeSession, name: str) -> InSessions[Rows]:
     """The rows of ``below``; ``name`` is what the session is called in the state."""
-    assigned = _assigned(below, session)
-    if assigned is None:
+    if session.assigned is None:
         rows = of.with_own_names(of.rows(below))
         shown = rows.schema.names[rows.place(session.column)]
         start, end = session_times(name, rows.schema.names)
         return _with_times(rows, TakeSessions(shown, start, end), start, end)
-    node, struct = assigned
+    node, struct = session.assigned
     _start, time, _end, until = seq_items(struct.children())
     rows = of.with_own_names(of.rows(node.child()))
     start, end = session_times(name, rows.schema.names)
@@ -84,7 +84,7 @@ def _with_times(rows: Rows, operation: Operation, start: str, end: str) -> InSes
     return InSessions(rows_of(python_step(rows, operation, schema), attributes), start, end)
 
 
-def _assigned(below: JavaObject, session: NodeSession) -> tuple[JavaObject, JavaObject] | None:
+def _assigned(below: JavaObject, column: JavaObject) -> tuple[JavaObject, JavaObject] | None:
     """The projection that computes the session, and its struct, if nothing but Spark's own filter is behind that: rows
     without a time, or whose session would not last, are in none."""
     filters = kind_of(below) == "Filter"
@@ -92,24 +92,23 @@ def _assigned(below: JavaObject, session: NodeSession) -> tuple[JavaObject, Java
     if kind_of(node) != "Project":
         return None
     computed = [e for e in seq_items(node.projectList()) if kind_of(e) != "AttributeReference"]
-    if len(computed) != 1 or attribute_id(computed[0]) != attribute_id(session.column):
+    if len(computed) != 1 or attribute_id(computed[0]) != attribute_id(column):
         return None
     struct = computed[0].child()
     if kind_of(struct) != "CreateNamedStruct":
         return None
     time = inner(seq_items(struct.children())[1])
-    own = not filters or all(_is_own(part, time, session) for part in parts_of(below.condition()))
+    own = not filters or all(_is_own(part, time, column) for part in parts_of(below.condition()))
     return (node, struct) if own else None
 
 
-def _is_own(part: JavaObject, time: JavaObject, session: NodeSession) -> bool:
+def _is_own(part: JavaObject, time: JavaObject, column: JavaObject) -> bool:
     """Whether it says that there is a time, or that the session ends behind its start."""
     if kind_of(part) == "IsNotNull":
         return bool(part.child().semanticEquals(time))
     fields = seq_items(part.children()) if kind_of(part) == "GreaterThan" else []
     return [kind_of(f) for f in fields] == ["GetStructField"] * 2 and all(
-        kind_of(f.child()) == "AttributeReference" and attribute_id(f.child()) == attribute_id(session.column)
-        for f in fields
+        kind_of(f.child()) == "AttributeReference" and attribute_id(f.child()) == attribute_id(column) for f in fields
     )
 
 

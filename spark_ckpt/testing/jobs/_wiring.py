@@ -22,7 +22,7 @@ from spark_ckpt.runtime.operations import Operation, Operations
 from spark_ckpt.runtime.operator.operator import KeyedOperator
 from spark_ckpt.runtime.source.reader import CkptStreamReader
 from spark_ckpt.testing.jobs._rows import Pickled
-from spark_ckpt.testing.jobs._world import World
+from spark_ckpt.testing.jobs._world import World, in_no_task
 
 Batches = list[pa.RecordBatch]
 """What one task of a stage gives."""
@@ -72,15 +72,11 @@ class Batch:
 
 @contextmanager
 def _as_task(partition: int, batch: int) -> Iterator[None]:
-    before = TaskContext.get()
-    TaskContext._taskContext = None  # else the next line gives the one that is there
-    task = TaskContext()
-    task._partitionId, task._localProperties = partition, {"streaming.sql.batchId": str(batch)}
-    task._attemptNumber = 0
-    try:
+    with in_no_task():
+        task = TaskContext()
+        task._partitionId, task._localProperties = partition, {"streaming.sql.batchId": str(batch)}
+        task._attemptNumber = 0
         yield
-    finally:
-        TaskContext._taskContext = before
 
 
 @dataclass(eq=False)

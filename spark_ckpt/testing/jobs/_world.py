@@ -110,15 +110,26 @@ class World:
 @contextlib.contextmanager
 def _others() -> Iterator[None]:
     """Within, another driver moves, in what is of one process: its caches, and the task that it is in."""
-    caches, task = dict(operator_spec._caches), TaskContext.get()
+    caches = dict(operator_spec._caches)
     operator_spec._caches.clear()
+    try:
+        with in_no_task():
+            yield
+    finally:
+        operator_spec._caches.clear()
+        operator_spec._caches.update(caches)
+
+
+@contextlib.contextmanager
+def in_no_task() -> Iterator[None]:
+    """Within, the process is in no task; behind it, in the one that it was in. A ``TaskContext()`` made within becomes
+    the process's own, and not the one that is there."""
+    before = TaskContext.get()
     TaskContext._taskContext = None
     try:
         yield
     finally:
-        operator_spec._caches.clear()
-        operator_spec._caches.update(caches)
-        TaskContext._taskContext = task
+        TaskContext._taskContext = before
 
 
 def _shown(path: str) -> str:

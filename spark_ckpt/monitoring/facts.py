@@ -25,6 +25,7 @@ from spark_ckpt.protocol.records import (
 )
 from spark_ckpt.storage.history import History, HistoryRow, UidSize
 from spark_ckpt.storage.job_paths import batch_of
+from spark_ckpt.storage.statistics import read_durations_ms
 
 NEWEST = 100
 """So many checkpoints of the history are read by default."""
@@ -67,6 +68,8 @@ class Facts:
     state: Mapping[str, UidSize] = field(default_factory=dict)
     """Of the newest complete checkpoint, by uid."""
     statistics: Mapping[str, Any] = field(default_factory=dict)
+    durations_ms: tuple[int, ...] = ()
+    """Of the newest completed checkpoints, oldest first."""
     sinks: tuple[SinkEntry, ...] = ()
     """As the newest start recorded them, without secrets."""
     unnamed: Mapping[str, int] = field(default_factory=dict)
@@ -125,6 +128,7 @@ def facts_of(job: Job, newest: int = NEWEST, listing: bool = False) -> Facts:
         batches=_batches(records, g, read, newest == METERED) if newest or open_triggers else (),
         state=_state(records, completions),
         statistics=job.statistics() if newest else {},
+        durations_ms=tuple(read("statistics", lambda: read_durations_ms(records.store), list[int]())),
         sinks=read("sinks", lambda: recorded_sinks(records), no_sinks) if newest > 0 else (),
         unnamed=read("state files", lambda: unnamed_files(records), dict[str, int]()) if listing else {},
         problems=tuple(dict.fromkeys(read.problems)),

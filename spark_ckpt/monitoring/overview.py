@@ -21,7 +21,6 @@ SHORTEST_STUCK_MS = 60_000
 RATE_MS = 60_000
 """Rows a second are those of so long."""
 _INTERVALS = 3
-_DURATIONS = 60
 _UNKNOWN = UidSize(0, 0, 0)
 
 
@@ -145,17 +144,11 @@ def overview_of(facts: Facts) -> Overview:
         sinks=_sinks(facts, start),
         operators=_operators(facts, newest),
         sources=_sources(facts, newest, start),
-        durations_ms=_durations_ms(facts),
+        durations_ms=facts.durations_ms,
         counts=dict(facts.statistics.get("counts", {})),
         settings=dict(start.settings) if start is not None else {},
         facts=facts,
     )
-
-
-def _durations_ms(facts: Facts) -> tuple[int, ...]:
-    """Of the history, or of the checkpoints that are retained if that was not read."""
-    found = [r.duration_ms for r in facts.history if r.duration_ms is not None]
-    return tuple(found or [c.completed_ms - c.triggered_ms for c in facts.completions])[-_DURATIONS:]
 
 
 # --- state -----------------------------------------------------------------------------------------------------------

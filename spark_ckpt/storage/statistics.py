@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.storage.distribution import Metrics, add_all, metrics_from_json, metrics_to_json
 from spark_ckpt.storage.job_paths import STATISTICS_RECORD
 from spark_ckpt.storage.record_store import RecordStore
@@ -16,6 +17,7 @@ from spark_ckpt.storage.record_store import RecordStore
 _KIND = "statistics"
 
 _REMEMBERED = 512
+_DURATIONS = 60
 _RESTORES = 20
 
 
@@ -53,7 +55,7 @@ class Sample:
 class Statistics:
     """``outcomes`` counts checkpoints by how they ended. Each is counted once: ``counted`` are the newest ids that
     were, and all up to ``floor`` are taken for it. ``newest``: the batch in which the newest one completed, and what it
-    was like in all."""
+    was like in all. ``durations_ms``: of the newest completed ones, oldest first."""
 
     since_ms: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -64,6 +66,7 @@ class Statistics:
     counted: set[int] = field(default_factory=set)
     floor: int = 0
     newest: tuple[int, Mapping[str, int]] | None = None
+    durations_ms: list[int] = field(default_factory=list)
 
     def add(self, checkpoint: int, outcome: str, sample: Sample | None = None) -> bool:
         """Count ``checkpoint`` unless it was counted before; returns whether it was not."""
@@ -80,6 +83,7 @@ class Statistics:
 
     def _add(self, sample: Sample) -> None:
         self.newest = sample.batch, sample.job
+        self.durations_ms = [*self.durations_ms, sample.job["duration_ms"]][-_DURATIONS:]
         add_all(self.job, sample.job)
         for uid, values in sample.operators.items():
             add_all(self.operators.setdefault(uid, OperatorStatistics()).metrics, values)
@@ -107,6 +111,7 @@ class Statistics:
             "counted": sorted(self.counted),
             "floor": self.floor,
             "newest": self.newest,
+            "durations_ms": self.durations_ms,
         }
 
     @classmethod
@@ -121,6 +126,7 @@ class Statistics:
             set(value["counted"]),
             value["floor"],
             _newest(value.get("newest")),
+            _durations_ms(value),
         )
 
 
@@ -129,6 +135,18 @@ def _newest(value: Any) -> tuple[int, Mapping[str, int]] | None:
         return None
     batch, sample = value
     return int(batch), dict(sample)
+
+
+def _durations_ms(value: Mapping[str, Any]) -> list[int]:
+    return list(map(int, value.get("durations_ms", ())))  # none in those of an older release
+
+
+def read_durations_ms(store: RecordStore) -> list[int]:
+    """How long the newest completed checkpoints took, oldest first. Raises ``CorruptStorageError``."""
+    try:
+        return _durations_ms(store.read(STATISTICS_RECORD, _KIND) or {})
+    except (TypeError, ValueError):
+        raise CorruptStorageError(f"{STATISTICS_RECORD} is damaged: expected durations, found something else") from None
 
 
 def read_statistics(store: RecordStore) -> Statistics | None:

@@ -21,7 +21,7 @@ from spark_ckpt.protocol.records import AbortedRecord, GenerationRecord, Topolog
 from spark_ckpt.protocol.steps import AppendHistory
 from spark_ckpt.storage.distribution import ERROR, PERCENTILES, Distribution
 from spark_ckpt.storage.job_paths import STATISTICS_RECORD, id_name
-from spark_ckpt.storage.statistics import Sample, Statistics
+from spark_ckpt.storage.statistics import Sample, Statistics, read_durations_ms
 from spark_ckpt.types import CheckpointId
 
 TOPOLOGY = Topology(4, 4, ("in",), {"totals": {}}, ("out",))
@@ -64,6 +64,7 @@ def test_it_stays_small_however_much_it_has_seen() -> None:
     again = Statistics.from_json(json.loads(text))
     assert again == statistics
     assert again.outcomes == {"completed": 3_000}
+    assert len(again.durations_ms) == 60
 
 
 def test_a_checkpoint_is_counted_once_whatever_is_told_again() -> None:
@@ -121,6 +122,7 @@ def test_everything_is_counted_by_operator_and_subtask_and_survives_restarts(job
     assert found["checkpoints"]["commit_state_ms"]["p50"] == 30
     assert found["checkpoints"]["duration_ms"]["max"] == 500
     assert found["checkpoints"]["written_bytes"]["mean"] == 2048
+    assert read_durations_ms(job.records.store) == [500] * 7
 
 
 def test_restores_are_told_with_start_checkpoint_and_time(job: Job) -> None:

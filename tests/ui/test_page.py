@@ -246,3 +246,13 @@ def test_commands_in_what_is_said_are_code_and_nothing_in_them_is_interpreted():
     quoted = job_page(_seen(heard=None, ended=EndedRecord(1, NOW_MS, "X", f"call `{EVIL}`")))
     assert "call <code>&lt;script&gt;alert(1)&lt;/script&gt;</code>" in quoted
     assert EVIL not in page + quoted
+
+
+def test_the_list_draws_the_durations_of_a_job_that_retains_one_checkpoint(tmp_path):
+    job = WholeJob(tmp_path, history="true", retain="1")
+    job.start()
+    for _ in range(3):
+        job.step(checkpoint=True)
+    assert len(list((job.folder / "checkpoints").iterdir())) == 1
+    page = TestClient(create_app(str(tmp_path / "jobs")), base_url="http://localhost").get("/").text
+    assert "Durations of checkpoints" in page

@@ -70,6 +70,7 @@ def with_reports_before(record: BatchRecord, before: BatchRecord | None, newest:
             late=_sums(past.late, figures.late),
             written=past.written + figures.written,
             behind={**past.behind, **figures.behind},
+            asked=_sums(past.asked, figures.asked),
         ),
     )
 

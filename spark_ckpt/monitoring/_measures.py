@@ -14,6 +14,7 @@ from typing import Any
 from spark_ckpt.jobs.statistics import PHASES
 from spark_ckpt.monitoring.overview import Overview, State
 from spark_ckpt.sources.places import counted_in
+from spark_ckpt.storage.tally import HIT, MISS
 
 JOB = "ckpt_job"
 """The label with the job's name. Prometheus has a label ``job`` of its own, and so has what OpenTelemetry writes."""
@@ -71,6 +72,15 @@ SINK_BEHIND = Metric("spark_ckpt.sink.behind", GAUGE, "s", "Rows that came for s
 SINK_EVENT_TIME = Metric("spark_ckpt.sink.event_time.delay", GAUGE, "s", "Now minus the watermark that a sink shows.")
 SINK_WAITING = Metric("spark_ckpt.sink.waiting", GAUGE, "{checkpoint}", "Complete checkpoints that a sink lacks.")
 BATCH = Metric("spark_ckpt.batch.time", GAUGE, "s", "Where the time of the newest batch went; of drivers only.")
+CACHE_READS = Metric(
+    "spark_ckpt.state.cache.reads",
+    COUNTER,
+    "{read}",
+    "Reads of state, by whether the cache had it, since the newest start.",
+)
+REQUESTS = Metric(
+    "spark_ckpt.storage.requests", COUNTER, "{request}", "Requests to S3, by kind, since the newest start."
+)
 UNREADABLE = Metric("spark_ckpt.unreadable", GAUGE, "{record}", "Records of the job that cannot be read.")
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
@@ -132,6 +142,9 @@ def _rows(o: Overview, job: Mapping[str, str]) -> Iterator[Sample]:
         yield Sample(SOURCE_BEHIND, {**job, "source": source, "counts": counts}, rows)
     for uid, rows in figures.late.items():
         yield Sample(ROWS_LATE, {**job, "uid": uid}, rows)
+    for kind, count in figures.asked.items():
+        metric, label = (CACHE_READS, "result") if kind in (HIT, MISS) else (REQUESTS, "kind")
+        yield Sample(metric, {**job, label: kind}, count)
     for sink in start.topology.sinks:
         yield Sample(ROWS_WRITTEN, {**job, "sink": sink}, figures.written)
 

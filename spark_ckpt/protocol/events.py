@@ -161,6 +161,15 @@ class TimeSeen:
     late: Count
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a process of the query asked of storage since it told last, by kind (:mod:`spark_ckpt.storage.tally`). Never
+    of a task whose output is shuffled: it differs from attempt to attempt. A report; nothing is decided by it."""
+
+    KIND: ClassVar[str] = "asked"
+    counts: Mapping[str, Count]
+
+
 MEASURED = frozenset({"flush_ms", "write_ms"})
 """Statistics that differ between two attempts at the same task."""
 
@@ -230,6 +239,7 @@ Event = (
     | SourceAck
     | RowsRead
     | TimeSeen
+    | Asked
     | OperatorAck
     | Flushed
     | Decline

@@ -194,14 +194,16 @@ class TriggerRecord(_Record):
 class Figures(_Record):
     """What a start has done up to a batch, for metrics: ``read`` by source, ``late`` by operator, and ``written``, to
     each sink: rows since the start began. ``behind``: what each source had not read yet when the batch was planned, if
-    it tells. ``keys`` and ``state_bytes``: by state table, at the newest checkpoint that was complete before the batch;
-    ``checkpoint_ms``: how long its phases took, by the batch in which it completed.
+    it tells. ``asked``: what the query's processes asked of storage since the start began, by kind. ``keys`` and
+    ``state_bytes``: by state table, at the newest checkpoint that was complete before the batch; ``checkpoint_ms``: how
+    long its phases took, by the batch in which it completed.
     """
 
     read: Mapping[str, Count] = optional(factory=dict)
     late: Mapping[str, Count] = optional(factory=dict)
     written: Count = optional(0)
     behind: Mapping[str, Count] = optional(factory=dict)
+    asked: Mapping[str, Count] = optional(factory=dict)
     keys: Mapping[str, Count] = optional(factory=dict)
     state_bytes: Mapping[str, Count] = optional(factory=dict)
     checkpoint_ms: Mapping[int, Mapping[str, Count]] = optional(factory=dict)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
-from spark_ckpt.protocol.events import Event, RowsRead, TimeSeen
+from spark_ckpt.protocol.events import Asked, Event, RowsRead, TimeSeen
 
 
 class Reports:
@@ -17,6 +18,8 @@ class Reports:
         """What each source had not read yet, if it told."""
         self.times: dict[str, TimeSeen] = {}
         """By operator."""
+        self.asked: Counter[str] = Counter()
+        """Of storage, by kind."""
         for event in events:
             self.add(event)
 
@@ -29,6 +32,8 @@ class Reports:
         elif isinstance(event, TimeSeen):
             old = self.times.get(event.uid)
             self.times[event.uid] = event if old is None else _together(old, event)
+        elif isinstance(event, Asked):
+            self.asked.update(event.counts)
         else:
             return False
         return True
@@ -36,6 +41,7 @@ class Reports:
     def events(self) -> list[Event]:
         """They as one of each, always in the same order."""
         found: list[Event] = [RowsRead(s, rows, self.behind.get(s)) for s, rows in sorted(self.rows.items())]
+        found += [Asked(dict(sorted(self.asked.items())))] if self.asked else []
         return [*found, *self.seen()]
 
     def seen(self) -> tuple[TimeSeen, ...]:

@@ -96,5 +96,11 @@ def batch_record(
         {batch: read},
         {batch: times},
         written={} if written is None else {batch: written},
-        figures=Figures({s: n for s, n in read.items() if n}, late, written or 0, dict(sorted(reports.behind.items()))),
+        figures=Figures(
+            {s: n for s, n in read.items() if n},
+            late,
+            written or 0,
+            dict(sorted(reports.behind.items())),
+            dict(sorted(reports.asked.items())),
+        ),
     )

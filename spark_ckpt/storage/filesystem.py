@@ -23,6 +23,7 @@ from spark_ckpt.storage._s3_requests import is_object, listed
 from spark_ckpt.storage.object_options import OBJECT_STORES, fsspec_options, scheme_of
 from spark_ckpt.storage.refusals import reading, writing
 from spark_ckpt.storage.retry import Retry, http_status
+from spark_ckpt.storage.tally import count_requests
 
 _TEMPORARY = ".tmp"
 _CONFLICTS = 3
@@ -66,6 +67,8 @@ def open_filesystem(
             f"Cannot open {redact_url(url)!r}: expected a path or a URL that fsspec knows, found scheme {scheme!r}"
             f" ({reason}). Install its package (spark-ckpt[s3], [gcs] or [azure] brings one) or use another URL."
         ) from None
+    if scheme == "s3":
+        count_requests(fs)
     return fs, str(path).rstrip("/") or "/"
 
 

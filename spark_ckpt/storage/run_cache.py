@@ -23,6 +23,7 @@ from spark_ckpt.storage._cache_folder import CacheFolder
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.retry import Retry
 from spark_ckpt.storage.run_files import open_run_file, read_row_group
+from spark_ckpt.storage.tally import HIT, MISS, count
 from spark_ckpt.types import KEY_GROUP
 
 _logger = logging.getLogger(__name__)
@@ -106,13 +107,16 @@ class RunCache:
         if run.file not in self._layouts:  # else the whole file was looked for in vain before
             whole = self._mapped(_whole(run.file), run.start + run.count)
             if whole is not None:
+                count(HIT)
                 return whole.slice(run.start, run.count)
         layout = self._layout(run)
         first, stop = layout.span(run)
         everything = (first, stop) == (0, len(layout.starts) - 1)
         name = _whole(run.file) if everything else f"{run.file}.{first}-{stop}.arrow"
         rows = layout.starts[stop] - layout.starts[first]
-        batch = self._mapped(name, rows) or self._decode(run, name, first, stop)
+        batch = self._mapped(name, rows)
+        count(MISS if batch is None else HIT)
+        batch = batch or self._decode(run, name, first, stop)
         return batch.slice(run.start - layout.starts[first], run.count)
 
     def _decode(self, run: Run, name: str, first: int, stop: int) -> pa.RecordBatch:

@@ -20,7 +20,7 @@ from spark_ckpt.storage.history import UidSize
 from tests.monitoring.facts_harness import NOW_MS, complete, facts, row
 
 EXAMPLES = Path(__file__).parents[2] / "examples/monitoring"
-FIGURES = Figures(read={"in": 70}, late={"totals": 3}, written=60, behind={"in": 9})
+FIGURES = Figures(read={"in": 70}, late={"totals": 3}, written=60, behind={"in": 9}, asked={"put": 5, "hit": 8})
 STATISTICS = {
     "counts": {"completed": 7, "expired": 1, "pending": 1, "restored": 2},
     "checkpoints": {
@@ -72,6 +72,8 @@ def _samples(*overviews):
         ("spark_ckpt_source_behind", {"source": "in", "counts": "files"}, 9),
         ("spark_ckpt_operator_late_total", {"uid": "totals"}, 3),
         ("spark_ckpt_sink_rows_total", {"sink": "copy"}, 60),
+        ("spark_ckpt_state_cache_reads_total", {"result": "hit"}, 8),
+        ("spark_ckpt_storage_requests_total", {"kind": "put"}, 5),
     ],
 )
 def test_each_figure_has_its_name_unit_and_labels(name, labels, value):

@@ -28,6 +28,7 @@ from recording_hooks import told  # as the workers import it, by the path that c
 import spark_ckpt
 from spark_ckpt.api import _watching
 from spark_ckpt.errors import ConfigError
+from spark_ckpt.monitoring.folder import look_at
 from spark_ckpt.monitoring.otel import Telemetry
 from tests.spark.conftest import Input, Job, named, wait_until
 from tests.spark.test_alignment import BOTH_ONCE, Crossing
@@ -178,6 +179,14 @@ def test_a_driver_tells_metrics_traces_and_a_line_a_checkpoint_while_its_query_r
     }
     root = next(s for s in spans if s.name == "checkpoint")
     assert {s.parent.span_id for s in spans if s is not root} == {root.context.span_id}  # of less than 1 ms is no bar
+
+    def hits() -> int:
+        """A process tells what it counted at the end of a task of the sink, and the next one may be another process."""
+        rows.add(("a", 1))
+        query.processAllAvailable()
+        return max(b.figures.asked.get("hit", 0) for b in look_at(query.job).facts.batches)
+
+    wait_until(hits, query)
     line = next(r for r in caplog.records if "checkpoint 1 took" in r.getMessage())
     assert (line.job, line.checkpoint, line.trace_id) == ("job", 1, format(root.context.trace_id, "032x"))
     query.stop()

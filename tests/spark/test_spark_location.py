@@ -16,6 +16,7 @@ import spark_ckpt
 from spark_ckpt.config import JobConfig
 from spark_ckpt.errors import ConfigError
 from spark_ckpt.execution._spark_location import HadoopFolder, spark_location
+from spark_ckpt.monitoring.folder import look_at
 from tests.s3_server import SECRET, shared_s3
 
 
@@ -122,5 +123,7 @@ def test_a_job_on_s3_goes_on_at_its_location_and_from_its_checkpoints(
     query.checkpoint()
     query.stop()
     assert query.job.verify() == []  # while it runs, clean-up removes what was just listed
+    asked = max(look_at(query.job).facts.batches, key=lambda b: b.batch).figures.asked
+    assert {"get", "put", "list"} <= set(asked)
     assert read() == [(1, 11), (2, 22)]
     assert SECRET not in caplog.text

@@ -20,6 +20,7 @@ from spark_ckpt.runtime._fencing import unless_fenced
 from spark_ckpt.runtime._worker_gc import freeze
 from spark_ckpt.runtime.operator._subtask_call import SubtaskCall
 from spark_ckpt.runtime.operator.spec import OperatorSpec
+from spark_ckpt.storage.tally import working_for
 
 
 class KeyedOperator:
@@ -30,6 +31,7 @@ class KeyedOperator:
 
     def __call__(self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         freeze()
+        working_for(self.spec.run.url, self.spec.run.generation)
         try:
             yield from self._call(key, frames, state)
         except CorruptStorageError as error:

@@ -25,6 +25,7 @@ from spark_ckpt.sinks.base import SinkWriter, TwoPhaseSink, WriterContext
 from spark_ckpt.sinks.rejects import rejected
 from spark_ckpt.sinks.side_by_side import Call, side_by_side
 from spark_ckpt.spark_versions.stream_writer import DataSourceStreamArrowWriter
+from spark_ckpt.storage import tally
 from spark_ckpt.types import CONTROL_COLUMNS, CTL, Committable, Epoch, epoch_of_tag
 
 
@@ -73,6 +74,7 @@ class CkptStreamWriter(DataSourceStreamArrowWriter):
     # -- executor ----------------------------------------------------------------------------------------------
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
+        tally.working_for(self.run.url, self.run.generation)
         task = _TaskWriters(self)
         try:
             events: list[bytes] = []
@@ -84,7 +86,8 @@ class CkptStreamWriter(DataSourceStreamArrowWriter):
                     task.note(said)
                 for tag, rows in runs_of_tag(data):
                     task.write(epoch_of_tag(tag), rows)
-            return StagedMessage(task.prepare_commit(), tuple(events), rows=task.rows)
+            staged = task.prepare_commit()
+            return StagedMessage(staged, (*events, *map(ev.encode, _asked())), rows=task.rows)
         finally:
             task.close()
 
@@ -95,7 +98,9 @@ class CkptStreamWriter(DataSourceStreamArrowWriter):
         from spark_ckpt.jobs.committer import committer_for
 
         freeze()
+        tally.working_for(self.run.url, self.run.generation)
         staged, events = _gather(messages)
+        events += _asked()
         written = sum(m.rows for m in messages if isinstance(m, StagedMessage))
         committer_for(self.run, self.sinks).commit(batchId, staged, events, written)
 
@@ -182,6 +187,12 @@ class _TaskWriters:
     def close(self) -> None:
         for writer in self._open.values():
             writer.close()
+
+
+def _asked() -> list[ev.Event]:
+    """What this process has asked of storage, in tasks before this one, too."""
+    asked = tally.taken()
+    return [ev.Asked(asked)] if asked else []
 
 
 def _prepare(writer: SinkWriter) -> Sequence[bytes]:

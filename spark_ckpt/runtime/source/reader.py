@@ -38,6 +38,7 @@ from spark_ckpt.spark_versions.read_limits import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from spark_ckpt.storage import tally
 from spark_ckpt.types import make_tag
 
 Offset = dict[str, Any]
@@ -141,6 +142,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._triggers is None:
             end_in_order()
             log_as(self.run.config, self.run.job, generation=self.run.generation)
+            tally.working_for(self.run.url, self.run.generation)
             self._triggers = TriggerCoordinator(self.run, self.source, clock.now_ms())
             self._say_that_it_lives(self._triggers.records)
         return self._triggers
@@ -164,14 +166,19 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts = [LanePartition(lane, before.epoch) for lane in full or [[] for _ in said]]
         for part, events in zip(parts, said, strict=True):
             part.events = _encoded(events)
-        left = self.inner.behind(behind.inner)
-        if parts and left is not None:
-            parts[0].events = (*parts[0].events, ev.encode(ev.RowsRead(self.source.id, 0, left)))
+        if parts:
+            parts[0].events = (*parts[0].events, *self._figures(behind))
         manifests = self._manifests(before)
         if manifests:
             # Of its own partition, so that reading data does not wait for it.
             parts.append(LanePartition([], before.epoch, _encoded(manifests)))
         return parts
+
+    def _figures(self, end: SourceOffset) -> Sequence[bytes]:
+        """For metrics. Decided here, so that all attempts at a task say the same."""
+        left, asked = self.inner.behind(end.inner), tally.taken()
+        told: list[ev.Event] = [] if left is None else [ev.RowsRead(self.source.id, 0, left)]
+        return _encoded([*told, ev.Asked(asked)] if asked else told)
 
     def _recorded(self, end: SourceOffset) -> SourceOffset:
         """``end`` as the checkpoint remembers it whose barrier stands there."""
@@ -187,6 +194,7 @@ class CkptStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LanePartition)
+        tally.working_for(self.run.url, self.run.generation)
         return Operations(self.operations)(self._tagged(partition))
 
     def _tagged(self, partition: LanePartition) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,7 @@ from pyspark import TaskContext
 
 from spark_ckpt.runtime.operator import spec as operator_spec
 from spark_ckpt.runtime.source import reader as source_reader
+from spark_ckpt.storage import tally
 from spark_ckpt.storage.run_cache import RunCache
 from spark_ckpt.testing.simulation.disk import Disk
 from spark_ckpt.testing.simulation.processes import Crash, Process
@@ -95,6 +96,7 @@ class World:
         """New processes: nothing is left of what the ones before had in memory."""
         self.kill_at, self.steps, self.killed = kill_at, [], ""
         operator_spec._caches.clear()
+        tally.forget()
 
     def before(self, path: str, data: bytes | None) -> None:
         self.reached(f"before {'writing' if data is not None else 'removing'} {_shown(path)}")

@@ -30,7 +30,7 @@ from spark_ckpt.types import KEY_GROUP
 from tests.kill.dying import die_ahead_of
 from tests.sinks.sql_harness import run
 from tests.sinks.whole_job_into import JobInto, rows_of
-from tests.storage.changed_job import Changed
+from tests.storage.changed_job import Changed, Migrated, Rescaled
 from tests.storage.whole_job import KEYS, OUTPUT, ROWS, STATE, UID, WholeJob
 
 
@@ -167,8 +167,8 @@ def restore(root: Path) -> None:
     WholeJob(root, retain="5").start(restore=f"{root}/taken", location="elsewhere")
 
 
-def change(root: Path) -> None:
-    Changed(root, retain="5").start()
+def change(root: Path, query: type[Changed]) -> None:
+    query(root, retain="5").start()
 
 
 def changed(root: Path) -> None:
@@ -179,6 +179,28 @@ def changed(root: Path) -> None:
     job.step(True)
     job.check(doubles=False)
     assert job.job.verify() == []
+
+
+def rescaled(root: Path) -> None:
+    """Behind a checkpoint of the state under its new key groups, and a start from that one."""
+    for rows in (3 * ROWS, 4 * ROWS):
+        job = Rescaled(root, retain="5")
+        job.start(location=f"behind-{rows}")
+        assert job.counts == wanted(rows)
+        assert job.run.topology.key_groups == 3
+        job.step(True)
+        job.check(doubles=False)
+        assert job.job.verify() == []
+
+
+def migrated(root: Path) -> None:
+    """The function was called for the rows of the checkpoint once, and never again."""
+    for rows in (3 * ROWS, 4 * ROWS):
+        job = Migrated(root, retain="5")
+        job.start(location=f"behind-{rows}")
+        assert job.counts == {k: n + Migrated.ADDED for k, n in wanted(rows).items()}
+        job.step(True)
+        assert job.job.verify() == []
 
 
 def write(root: Path) -> None:
@@ -214,7 +236,9 @@ ACTS = {
     "rollback of tables": Act(roll_tables_back, tables_rolled_back, lambda root: None, prepare_tables),
     "gc": Act(collect, partial(goes_on, rows=4 * ROWS)),
     "restore": Act(restore, partial(goes_on, rows=3 * ROWS, location="elsewhere")),
-    "changed query": Act(change, changed),
+    "changed query": Act(partial(change, query=Changed), changed),
+    "rescale": Act(partial(change, query=Rescaled), rescaled),
+    "migrate": Act(partial(change, query=Migrated), migrated),
 }
 
 

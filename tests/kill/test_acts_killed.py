@@ -21,5 +21,5 @@ def test_what_an_act_that_is_killed_came_from_is_whole_and_the_same_act_again_fi
     done = subprocess.run(command, env=environment(), cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-6000:]
     kills = dict(line.split(": killed ") for line in done.stdout.splitlines())
-    assert len(kills) == 10
+    assert len(kills) == 12
     assert "0 times" not in kills.values()

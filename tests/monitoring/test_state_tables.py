@@ -27,8 +27,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 def test_tables_have_their_keys_columns_and_rows_of_the_checkpoint_that_is_asked_for(job: Job) -> None:
     assert tables_of(job, 2) == (Table(UID, ("k",), (("k", "int64"), ("n", "int64"))),)
     assert [head_of(job, UID, k, 2) for k in (1, 2)] == [
-        Rows(("k", "n"), (("0", "2"), ("1", "2")), True),
-        Rows(("k", "n"), (("0", "3"), ("1", "3")), True),
+        Rows(("k", "n"), (("1", "2"), ("0", "2")), True),
+        Rows(("k", "n"), (("1", "3"), ("0", "3")), True),
     ]
 
 

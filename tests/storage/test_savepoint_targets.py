@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import fsspec
+import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -231,7 +232,9 @@ def test_a_savepoint_whose_state_is_damaged_fails_alone_and_names_the_file(tmp_p
         if place == "before WriteSavepoint":
             for file in (job.folder / "state/counts").glob("*.parquet"):
                 data = bytearray(file.read_bytes())
-                data[len(data) // 4] ^= 0x10  # of a page: files without dead rows are copied as they are
+                keys = pq.read_metadata(file).row_group(0).column(0)
+                last = keys.data_page_offset + keys.total_compressed_size - 1
+                data[last] ^= 0x10  # of a page's values: files without dead rows are copied as they are
                 file.write_bytes(b"" if what == "emptied" else data)
 
     with heard_by(damage):

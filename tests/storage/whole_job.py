@@ -27,14 +27,18 @@ from spark_ckpt.protocol.records import CHECKPOINT, LOST, SAVEPOINT, AbortedReco
 from spark_ckpt.sinks import memory
 from spark_ckpt.sinks.base import WriterContext
 from spark_ckpt.sinks.memory import MemorySink
-from spark_ckpt.state.keys.spark_hash import hashes_of
+from spark_ckpt.state.ipc import int64_view, one_batch
+from spark_ckpt.state.keys.keys import key_group_of
+from spark_ckpt.state.lsm.layout import StateLayout
+from spark_ckpt.state.lsm.written_rows import WrittenRows
 from spark_ckpt.storage.manifest import read_manifest
 from spark_ckpt.storage.run_cache import RunCache
 from spark_ckpt.storage.run_files import run_file_name, write_run_file
-from spark_ckpt.types import KEY_GROUP, KEY_HASH, Committable, Epoch
+from spark_ckpt.types import KEY_HASH, Committable, Epoch
 
 KEYS, ROWS, UID, JOB = 5, 7, "counts", "job"
-STATE = pa.schema([("k", pa.int64()), ("n", pa.int64()), (KEY_GROUP, pa.int32()), (KEY_HASH, pa.int64())])
+LAYOUT = StateLayout(pa.schema([("k", pa.int64())]), pa.schema([("n", pa.int64())]))
+STATE, COUNTS = LAYOUT.table_schema, pa.schema([("k", pa.int64()), ("n", pa.int64())])
 OUTPUT = pa.schema([("row", pa.int64()), ("k", pa.int64()), ("n", pa.int64())])
 TOPOLOGY = Topology(
     1, 1, ("rows",), {UID: {"state": "n", "keys": "k", "made_of": {"n": "count"}}}, ("appended", "merged")
@@ -64,6 +68,11 @@ class WholeJob:
     @property
     def job(self) -> Job:
         return Job(self.config, JOB, self.sinks)
+
+    @property
+    def form(self) -> WrittenRows:
+        """Of the state table."""
+        return WrittenRows(LAYOUT, self.topology.key_groups)
 
     # -- a start -------------------------------------------------------------------------------------------------
 
@@ -98,8 +107,9 @@ class WholeJob:
         assert completion is not None
         manifest = read_manifest(self.records.store, completion.tables[UID].manifest)
         counts: dict[int, int] = {}
-        for run in manifest.groups[0].runs:
+        for number, run in ((g, run) for g, group in manifest.groups.items() for run in group.runs):
             rows = self.cache.read(run)
+            assert {*key_group_of(int64_view(rows[KEY_HASH]), self.form.key_groups).tolist()} <= {number}
             counts.update(zip(rows["k"].to_pylist(), rows["n"].to_pylist(), strict=True))
         return int(completion.sources["rows"]["inner"]), self.run.start_epoch, counts
 
@@ -162,17 +172,19 @@ class WholeJob:
 
     def _snapshot(self, checkpoint: int, position: int) -> list[ev.Event]:
         name = run_file_name(checkpoint, 0, uuid.uuid4().hex[:12])
-        hashes = hashes_of([pa.array(sorted(self.counts), pa.int64())]).tolist()
-        counts = zip(sorted(self.counts.items()), hashes, strict=True)
-        rows = [{"k": k, "n": n, KEY_GROUP: 0, KEY_HASH: h} for (k, n), h in counts]
-        state, table = f"{self.run.url}/state/{UID}", pa.Table.from_pylist(rows, schema=STATE)
-        file = write_run_file(state, name, table, self.config.storage_options())
-        group = ev.GroupManifest((ev.Run(name, 0, len(rows), checkpoint),), len(rows))
+        counts = pa.Table.from_pylist([{"k": k, "n": n} for k, n in self.counts.items()], schema=COUNTS)
+        table = pa.Table.from_batches([self.form.stored(in_hash_order(self.form, counts))])
+        file = write_run_file(f"{self.run.url}/state/{UID}", name, table, self.config.storage_options())
+        runs = self.form.runs(table, name, checkpoint)
+        groups = {
+            g: ev.GroupManifest((runs[g],), runs[g].count) if g in runs else ev.GroupManifest()
+            for g in range(self.form.key_groups)
+        }
         return [
             ev.Flushed(UID, checkpoint, (file,), {}),
-            ev.OperatorAck(UID, checkpoint, 0, {0: group}),
+            ev.OperatorAck(UID, checkpoint, 0, groups),
             ev.SourceAck("rows", checkpoint, {"inner": position, "ended": False}),
-            ev.Barrier(checkpoint, 1, 0),
+            ev.Barrier(checkpoint, self.topology.weight_total, 0),
         ]
 
     def _write(self, log: str, batch: int, text: str) -> None:
@@ -190,6 +202,12 @@ class WholeJob:
         assert doubles or len(rows) == len(wanted)
         merged = memory.read(str(self.root / "sinks" / "merged")).to_pylist()
         assert {row["k"]: row["n"] for row in merged} == self.counts
+
+
+def in_hash_order(form: WrittenRows, rows: pa.Table) -> pa.RecordBatch:
+    """Rows of a state table with their key hashes, as Spark's tasks get them to write."""
+    hashes = pa.array(form.hashes([one_batch(rows).column(key) for key in form.keys]), pa.int64())
+    return one_batch(rows.append_column(KEY_HASH, hashes).sort_by(KEY_HASH))
 
 
 def finished(root: Path) -> WholeJob:

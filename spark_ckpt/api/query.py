@@ -226,8 +226,8 @@ class CkptQuery:
     def await_visible(self, timeout_s: float = _SAVEPOINT_TIMEOUT_S) -> int:
         """Wait until every sink shows all rows that the sources have now; returns the id of the checkpoint it is in.
 
-        Unlike :meth:`processAllAvailable` it returns though new rows never stop. A database table counts up to what is
-        settled (``settleDelay``). Raises ``ConfigError`` for sources whose offsets cannot be compared, those that Spark
+        Unlike :meth:`processAllAvailable` it returns though new rows never stop. Rows of a database table take
+        ``settleDelay`` longer. Raises ``ConfigError`` for sources whose offsets cannot be compared, those that Spark
         reads among them; ``CheckpointFailedError`` after ``timeout_s`` seconds, or if checkpoints fail; and
         ``InvalidInputError`` if the query does not run, or is paused::
 

@@ -24,12 +24,14 @@ def _by(place: Callable[[Offset], tuple[int, ...]]) -> Callable[[Offset, Offset]
 
 
 def _sql(at: Offset, target: Offset) -> bool:
-    if "after" not in at or at["after"] is None:
-        return target.get("after") is None
-    have, want = _ordered(at["after"]), _ordered(target["after"])
-    if type(have) is not type(want):
+    """``{"after": None}`` and ``{"from": value}`` stand in front of all rows, the value's own among them."""
+    wanted = target["after"] if "after" in target else target["from"]
+    if wanted is None or at == target:
+        return True
+    have, want = None if at.get("after") is None else _ordered(at["after"]), _ordered(wanted)
+    if have is not None and type(have) is not type(want):
         raise ValueError(target)
-    return bool(have >= want)
+    return have is not None and bool(have >= want)
 
 
 def _ordered(value: Any) -> Any:

@@ -28,6 +28,12 @@ CASES = [
     ("sql table=t", {"after": 12}, {"after": 12}, True),
     ("sql table=t", {"after": 12}, {"after": 13}, False),
     ("sql table=t", {"from": None}, {"after": 1}, False),
+    ("sql table=t", {"after": 3}, {"after": None}, True),
+    ("sql table=t", {"after": None}, {"after": None}, True),
+    ("sql table=t", {"after": None}, {"after": 3}, False),
+    ("sql table=t", {"from": 5}, {"from": 5}, True),
+    ("sql table=t", {"after": 5}, {"from": 5}, True),
+    ("sql table=t", {"after": None}, {"from": 5}, False),
     ("sql table=t", {"after": "2024-01-02T00:00:00"}, {"after": "2024-01-01T23:59:59.500000"}, True),
     ("sql table=t", {"after": "2024-01-02"}, {"after": "2024-01-03"}, False),
 ]

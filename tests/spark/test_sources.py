@@ -137,6 +137,25 @@ def test_all_that_is_available_is_what_a_database_has_now(ckpt: Any, tmp_path: P
     database.close()
 
 
+def test_rows_of_a_database_are_visible_when_waiting_for_them_ends_though_they_were_not_settled(
+    ckpt: Any, tmp_path: Path
+) -> None:
+    url, found = f"sqlite:///{tmp_path}/in.db", list[int]()
+    database = sqlite3.connect(tmp_path / "in.db", isolation_level=None)
+    database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    options = {"url": url, "table": "orders", "offsetColumn": "id", "settleDelay": "1s", "discoveryInterval": "100ms"}
+    rows = ckpt.readStream.format("sql").options(**options).load()
+    query = rows.writeStream.foreachBatch(lambda rows, _: found.extend(r.id for r in rows.collect())).start()
+    query.await_visible(DEADLINE_S)
+    assert found == []
+    for number in (1, 2):
+        database.execute(f"INSERT INTO orders VALUES ({number})")
+        query.await_visible(DEADLINE_S)
+        assert found == list(range(1, number + 1))
+    query.stop()
+    database.close()
+
+
 def test_a_stop_that_is_not_complete_in_time_is_an_error_and_the_query_goes_on(
     ckpt: Any, new_input: NewInput, job: Job, tmp_path: Path
 ) -> None:

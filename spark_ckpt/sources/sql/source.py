@@ -173,6 +173,12 @@ class SqlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         return int(end) - int(low) + (rule == "from")
 
+    def there_now(self) -> Callable[[], dict[str, Any]]:
+        """Up to the largest value that is seen now; the job reads it once it is settled."""
+        largest = self._look()
+        there = self.initialOffset() if largest is None else {"after": to_json(largest)}
+        return lambda: there
+
     def prepareForTriggerAvailableNow(self) -> None:
         """What is there now, and what commits late behind it: waits until that is settled."""
         wanted = self._look()

@@ -36,6 +36,7 @@ from spark_ckpt.runtime.operator.spec import EventTime
 from spark_ckpt.runtime.sink.writer import require_control_columns
 from spark_ckpt.runtime.stateless import arrow_schema, spark_schema
 from spark_ckpt.sources.spark_stream import followed
+from spark_ckpt.spark_versions.shared_reads import with_one_reader
 from spark_ckpt.state.lsm.layout import StateLayout
 
 
@@ -244,7 +245,7 @@ class BuildContext:
         spec = self._specs[chain.head]
         name = f"{self.format_name}_{list(self._specs).index(chain.head)}"
         self.spark.dataSource.register(source_class_of(name, self.run, spec, chain.operations, chain.schema))
-        return self.spark.readStream.format(name).load()
+        return with_one_reader(self.spark.readStream.format(name).load())
 
     def wants_rows(self, _node: OperatorNode) -> bool:
         """Whether the build ends with the rows in front of the operator: not that of a start."""

@@ -127,7 +127,11 @@ class JobConfig:
         "Pause before the first such try; it doubles up to 5s with every further one, and varies at random.",
     )
     retain: int = _key(
-        "retain", count(1), "1", "Completed checkpoints to keep, savepoints not counted; older ones are removed."
+        "retain",
+        count(1),
+        "1",
+        "Completed checkpoints to keep, savepoints not counted; older ones are removed. With 2 or more there is an "
+        "older one to restore if a file of the newest is damaged.",
     )
     retention: str = _key(
         "retention",

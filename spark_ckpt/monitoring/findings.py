@@ -307,16 +307,6 @@ def unnamed(overview: Overview) -> Iterator[Finding]:
 
 
 def settings_that_bite(overview: Overview) -> Iterator[Finding]:
-    if overview.settings.get("retain") == "1":
-        yield _warning(
-            "retain-one",
-            "spark.ckpt.retain is 1: if a file of the only checkpoint is damaged, there is none to go back to",
-            "set spark.ckpt.retain to 2 or more",
-        )
-    yield from _contradictions(overview)
-
-
-def _contradictions(overview: Overview) -> Iterator[Finding]:
     interval_ms, timeout_ms = _duration(overview, "interval"), _duration(overview, "timeout")
     pause_ms = _duration(overview, "minPause")
     if interval_ms and pause_ms and pause_ms > interval_ms:

@@ -85,7 +85,6 @@ FOUND = {
     ),
     "skew": ({"statistics": _subtasks(2000, 10, 12)}, {"statistics": _subtasks(2000, 1900, 1800)}),
     "stale": ({"completions": (complete(3, 9 * MINUTE),)}, {"completions": (complete(3, 40 * SECOND),)}),
-    "retain-one": ({"starts": (start(settings={"retain": "1"}),)}, {}),
     "pause-above-interval": (
         {"starts": (start(settings={"minPause": "11s"}),)},
         {"starts": (start(settings={"minPause": "10s"}),)},
@@ -148,7 +147,7 @@ def test_a_state_that_ends_by_itself_may_grow():
 
 
 def test_errors_come_first_and_say_what_to_do():
-    found = findings_of(overview_of(facts(heard=None, starts=(start(settings={"retain": "1"}),))))
+    found = findings_of(overview_of(facts(heard=None, starts=(start(settings={"timeout": "9s"}),))))
     assert [f.severity for f in found] == [Severity.ERROR, Severity.WARNING]
     assert all(f.todo for f in found)
 

@@ -24,7 +24,7 @@ test: $(if $(SPARK),,lint)  ## everything: lint, types, all tests, and some agai
 ifneq ($(filter 4.0% 4.1%,$(SPARK)),)
 	@$(DEV) $(SMOKE) $(PYTEST_ARGS)
 else
-	@$(TEST) python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(TEST) python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 endif
 ifeq ($(SPARK)$(PYTEST_ARGS),)
 	@SPARK=4.3 $(DEV) $(SMOKE)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,13 @@ ROOT = Path(__file__).parents[2]
 _DEADLINE_S = 60
 
 
-def _until(terminal: int, text: bytes) -> bytes:
+def _read_until(terminal: int, is_done: Callable[[bytes], bool]) -> None:
+    """As a terminal does: whoever writes to one that nobody reads waits."""
     seen, ends = b"", time.monotonic() + _DEADLINE_S
-    while text not in seen:
+    while not is_done(seen):
         assert time.monotonic() < ends, seen
         if select.select([terminal], [], [], 0.2)[0]:
             seen += os.read(terminal, 65536)
-    return seen
 
 
 @pytest.mark.parametrize("key", [b"q", b"\x03"], ids=["q", "Ctrl-C"])
@@ -39,9 +40,10 @@ def test_the_jobs_are_on_one_screen_until_a_key_ends_it_and_the_terminal_is_as_b
         preexec_fn=lambda: __import__("fcntl").ioctl(its, termios.TIOCSCTTY, 0),
     ) as done:  # fmt: skip
         try:
-            _until(mine, b"There are no jobs in")
+            _read_until(mine, lambda seen: b"There are no jobs in" in seen)
             os.write(mine, key)
-            assert done.wait(_DEADLINE_S) == 0
+            _read_until(mine, lambda _: done.poll() is not None)
+            assert done.returncode == 0
         finally:
             done.kill()
     assert termios.tcgetattr(its) == before

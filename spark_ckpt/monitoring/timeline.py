@@ -36,7 +36,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
-    """``who``: a subtask of ``uid``, or the driver. ``slowest``: nobody's last bar ends later among its operator's."""
+    """``who``: a subtask of ``uid``, or the driver. ``slowest``: it ends behind all others of its operator."""
 
     uid: str
     subtask: str
@@ -79,8 +79,8 @@ def _lanes(uid: str, parts: Mapping[str, Mapping[str, int]]) -> list[Lane]:
         Lane(uid, subtask, tuple(_bars(parts[subtask], SUBTASK_PHASES, 0)))
         for subtask in sorted(parts, key=lambda n: (len(n), n))
     ]
-    last = max(found, key=lambda lane: lane.end_ms)
-    return [Lane(lane.uid, lane.subtask, lane.bars, lane is last and len(found) > 1) for lane in found]
+    *_, before, last = 0, *sorted(lane.end_ms for lane in found)
+    return [Lane(lane.uid, lane.subtask, lane.bars, len(found) > 1 and lane.end_ms == last > before) for lane in found]
 
 
 def _bars(times: Mapping[str, int], phases: tuple[str, ...], at_ms: int) -> Iterator[Bar]:

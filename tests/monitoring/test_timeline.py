@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spark_ckpt.monitoring.timeline import Bar, timeline_of
 from tests.monitoring.facts_harness import row
 
@@ -30,6 +32,12 @@ def test_phases_of_a_subtask_follow_each_other_from_the_trigger_on():
 def test_subtasks_are_in_the_order_of_their_numbers_and_the_slowest_is_marked():
     lanes = timeline_of(_row()).lanes
     assert [(lane.who, lane.slowest) for lane in lanes] == [("totals 2", True), ("totals 10", False), ("driver", False)]
+
+
+def test_none_of_subtasks_that_took_equally_long_is_marked():
+    alike = {number: {"start_delay_ms": 45} for number in "012"}
+    lanes = timeline_of(replace(_row(), phases={**_row().phases, "operators": {"joined": alike}})).lanes
+    assert not [lane for lane in lanes if lane.slowest]
 
 
 def test_the_driver_commits_behind_the_last_acknowledgement():

@@ -46,6 +46,7 @@ from tests.spark import (
 )
 from tests.spark.changing_cells import Cell, covering, tried
 from tests.spark.conftest import DEADLINE_S, Input, Job, ordered
+from tests.spark.operated_over_connect import operated
 
 Query = Callable[..., Any]
 REFUSED_JOINS = ("unmatched", "known behind", "guide")
@@ -474,6 +475,7 @@ CHECKS = {
     "a job that changes": _changed(CHANGED),
     **{f"changes {cell.seed}": _changed(cell) for cell in covering(max(0, some(1) - 1))},
     "starts": _starts,
+    "operated": operated,
     "no event time": _no_time,
     "keys that are computed otherwise": _keys_asked,
 }  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SHORT = ("join, three by alias", "columns")
+SHORT = ("join, three by alias", "columns", "operated")
 """In the test command; columns have a static join, random chains other ones."""
 
 BOTH = """

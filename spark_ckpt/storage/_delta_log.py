@@ -270,7 +270,7 @@ def commit_info_action(operation: str, details: Mapping[str, Any], now_ms: int) 
 def own_details(commit: LogCommit) -> dict[str, Any] | None:
     """The ``details`` of a commit that we wrote, None of one that somebody else did."""
     info = commit.first("commitInfo") or {}
-    with contextlib.suppress(ValueError, TypeError, KeyError):
+    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):  # somebody else's may be anything
         details = json.loads(info["userMetadata"])[ENGINE] if "userMetadata" in info else None
         return dict(details) if details is not None else None
     return None

@@ -7,6 +7,7 @@ Errors never show storage options or passwords in URLs.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import threading
@@ -163,6 +164,10 @@ class Folder:
             with self._reading(name):
                 return bytes(self.retry.call(lambda: self.fs.cat_file(self.path(name), **self._in_one)))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:  # a name from a damaged record
+                raise
             return None
 
     def read_range(self, name: str, start: int, length: int) -> bytes:

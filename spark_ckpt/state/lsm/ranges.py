@@ -116,7 +116,9 @@ class RangeRun:
     @staticmethod
     def from_json(value: Sequence[Any]) -> RangeRun:
         file, start, first, counts, epoch, tombstones, due_ms = value
-        return RangeRun(file, start, first, offsets(numbers_from_json(counts)), epoch, bool(tombstones), due_ms)
+        due_ms = None if due_ms is None else int(due_ms)
+        cuts = offsets(numbers_from_json(counts))
+        return RangeRun(file, int(start), int(first), cuts, int(epoch), bool(tombstones), due_ms)
 
 
 def offsets(counts: Rows) -> Rows:

@@ -36,7 +36,7 @@ matrix:  ## every night: the tests on PySpark 4.0, 4.1, 4.2 and 4.3, and jobs th
 	@$(DEV) python -m tests.across_sparks .venv-4.0 .venv-4.1 .venv .venv-4.3
 
 soak:  ## what takes hours: more examples, more kills; before a release
-	@EXAMPLES=20 $(TEST) --minio --registry python -m pytest -m "soak or more or hypothesis" --timeout 14400 $(PYTEST_ARGS)
+	@EXAMPLES=20 $(TEST) --minio --registry --s3a python -m pytest -m "soak or more or hypothesis" --timeout 14400 $(PYTEST_ARGS)
 
 unit:  ## only the tests that need no Spark
 	@$(UNIT) python -m pytest tests/config tests/protocol tests/state tests/storage tests/sinks $(PYTEST_ARGS)

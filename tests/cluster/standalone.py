@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from tests.cluster.pods import pod, temporary
 from tests.java_options import SETTINGS
 from tests.kill.killed_job import JAVA_OPTIONS
 from tests.kill.processes import Session, await_condition, environment
@@ -66,10 +67,11 @@ def executors_of(pids: Iterable[int]) -> list[psutil.Process]:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, hosts: int = 1) -> Iterator[Cluster]:
+def standalone_cluster(folder: Path, hosts: int = 1, pods: Path | None = None) -> Iterator[Cluster]:
     """A running cluster. Everything, executors included, is gone afterwards.
 
     ``hosts``: one worker on each; they share two cores. Spark starts a second copy of a task on another host only.
+    ``pods``: above ``folder``; each worker, with its executors, has a disk of its own there.
     """
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
@@ -78,21 +80,24 @@ def standalone_cluster(folder: Path, hosts: int = 1) -> Iterator[Cluster]:
         stack.enter_context(master)
         await_condition("the master's start", lambda: _has_said(master, "I have been elected leader"))
         numbers = itertools.count(1)
-        cluster = Cluster(url, [], lambda: stack.enter_context(_worker(folder, url, next(numbers), 2 // hosts)))
+        cluster = Cluster(url, [], lambda: stack.enter_context(_worker(folder, url, next(numbers), 2 // hosts, pods)))
         for _ in range(hosts):
             cluster.add_worker()
         yield cluster
 
 
-def _worker(folder: Path, url: str, number: int, cores: int) -> Session:
-    size = ["--cores", str(cores), "--memory", f"{cores}g"]
-    return _daemon(folder, "worker", f"127.0.0.{number}", *size, "--work-dir", str(folder / f"work-{number}"), url)
+def _worker(folder: Path, url: str, number: int, cores: int, pods: Path | None) -> Session:
+    arguments = ["--cores", str(cores), "--memory", f"{cores}g", "--work-dir", str(folder / f"work-{number}"), url]
+    return _daemon(folder, "worker", f"127.0.0.{number}", *arguments, pods=pods)
 
 
-def _daemon(folder: Path, role: str, host: str, *arguments: str) -> Session:
+def _daemon(folder: Path, role: str, host: str, *arguments: str, pods: Path | None = None) -> Session:
     command = [str(SPARK_HOME / "bin/spark-class"), f"org.apache.spark.deploy.{role}.{role.capitalize()}"]
     command += ["--host", host, "--webui-port", "0", *arguments]
+    command = command if pods is None else [*pod(pods), *command]
+    own = {} if pods is None else {"TMPDIR": temporary(pods)}
     env = environment(
+        **own,
         SPARK_HOME=str(SPARK_HOME), SPARK_DAEMON_JAVA_OPTS=JAVA_OPTIONS, SPARK_DAEMON_MEMORY="256m",
         SPARK_LOCAL_IP=host, SPARK_LOCAL_DIRS=str(folder / "scratch"), SPARK_CONF_DIR=str(SETTINGS.parent),
     )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
@@ -63,7 +62,7 @@ def _bytes() -> Codec[bytes]:
     def read(value: Any) -> bytes:
         try:
             return base64.b64decode(value, validate=True) if type(value) is str else fail("base64 text", value)
-        except binascii.Error:
+        except ValueError:  # binascii.Error is one, and text that is not ASCII another
             fail("base64 text", value)
 
     return Codec("base64 text", read, lambda data: base64.b64encode(data).decode())

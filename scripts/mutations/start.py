@@ -8,6 +8,7 @@ _COMPLETE, _REFUSAL = "protocol/_complete.py", "protocol/_refusal.py"
 _START, _RECOVERY, _VIEW = "protocol/startup.py", "protocol/recovery.py", "protocol/_view.py"
 _FENCING = "protocol/_fencing.py"
 _PENDING, _DAMAGE, _TOPOLOGY = "protocol/pending.py", "protocol/damage.py", "protocol/topology.py"
+_SOURCES = "protocol/source_starts.py"
 _LIFE, _LOST = "protocol/life.py", "protocol/lost_barriers.py"
 
 MUTATIONS = (
@@ -56,6 +57,18 @@ MUTATIONS = (
         "list(new.in_plan)",
     ),
     Mutation(_TOPOLOGY, "a derived source that reads something else is another", "if reads != was and", "if False and"),
+    # --- sources under other uids, or that begin elsewhere
+    Mutation(_START, "a moved source brings what it keeps", "        if names:\n", "        if False:\n"),
+    Mutation(
+        _START,
+        "where a source begins is recorded",
+        "return replace(record, topology=found(record.topology, offsets))",
+        "return record",
+    ),
+    Mutation(_SOURCES, "a moved source goes on where it stood", "told.get(SOURCE, uid), {}", "uid, {}"),
+    Mutation(_SOURCES, "a beginning is done once", "if asked is not None and asked != was:", "if asked is not None:"),
+    Mutation(_SOURCES, "moves lead on", "if end not in query and later.old == end:", "if False:"),
+    Mutation(_TOPOLOGY, "a new beginning leaves the location", "    if anew:\n", "    if False:\n"),
     # --- startup
     Mutation(
         _START,

@@ -26,7 +26,7 @@ from spark_ckpt.protocol._table_facts import keyed_by, part_called, same_parts, 
 from spark_ckpt.protocol.evolution import RECAST
 from spark_ckpt.protocol.records import FAMILY_OF, CompletionRecord, TableRef, Topology
 from spark_ckpt.protocol.rewriting import Rescale, Rewrite, check_whole, mark_rescale, mark_rewrite
-from spark_ckpt.protocol.source_starts import Moved, both_there, with_sources_moved
+from spark_ckpt.protocol.source_starts import Moved, moves_to, with_sources_moved
 
 Constant = str | int | float | bool | None
 
@@ -77,9 +77,10 @@ def migrated(old: Topology, new: Topology, migrations: Sequence[Migration], chec
     Aggregates that are the same and only have another name are found without a migration. Raises ``TopologyError``
     for a migration that does not fit the state or the query.
     """
-    old = with_sources_moved(old, new, [step for step in migrations if isinstance(step, Moved)], checkpoint)
+    moves = [step for step in migrations if isinstance(step, Moved)]
+    old = with_sources_moved(old, new, moves, checkpoint)
     tables = {t: {k: v for k, v in facts.items() if k != "from"} for t, facts in old.operators.items()}
-    migrating = _Migrating(tables, new.operators, checkpoint)
+    migrating = _Migrating(tables, new.operators, checkpoint, moves)
     for step in migrations:
         migrating.apply(step)
     migrating.find_same()
@@ -102,8 +103,10 @@ def restored_table(facts: Facts, uid: str, completion: CompletionRecord) -> Tabl
 class _Migrating:
     """``tables``: what was recorded of each state table, as if the steps so far had been there always."""
 
-    def __init__(self, tables: Mapping[str, Facts], new: Mapping[str, Facts], checkpoint: int) -> None:
-        self.tables, self._new, self._checkpoint = dict(tables), new, checkpoint
+    def __init__(
+        self, tables: Mapping[str, Facts], new: Mapping[str, Facts], checkpoint: int, moves: Sequence[Moved]
+    ) -> None:
+        self.tables, self._new, self._checkpoint, self._moves = dict(tables), new, checkpoint, moves
         self._recorded = tables
 
     def apply(self, step: Migration) -> None:
@@ -148,11 +151,7 @@ class _Migrating:
         return [t for t, facts in self.tables.items() if t == uid or facts.get(FAMILY_OF) == uid]
 
     def _move(self, step: Moved) -> None:
-        if step.old not in self.tables or step.new not in self._new:
-            return
-        if step.new in self.tables:
-            if step.old not in self._new:
-                raise both_there(step)
+        if step.old not in self.tables or not moves_to(step, self._moves, self.tables, self._new):
             return
         for table in self._of(step.old):
             name = step.new + table[len(step.old) :]

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,16 +98,24 @@ def _names(old: Topology, new: Topology, moves: Sequence[Moved]) -> dict[str, st
     """uid -> what ``old`` calls that source."""
     then = {uid: uid for uid in old.sources}
     for step in moves:
-        if step.old not in then or step.new not in new.sources:
-            continue
-        if step.new not in then:
+        if step.old in then and moves_to(step, moves, then, new.sources):
             then[step.new] = then.pop(step.old)
-        elif step.old not in new.sources:
-            raise both_there(step)
     for step in moves:
         if step.old in old.sources and step.old in new.sources and step.old not in then:
             raise _taken(step)
     return then
+
+
+def moves_to(step: Moved, moves: Sequence[Moved], there: Collection[str], query: Collection[str]) -> bool:
+    """Whether what is ``there`` under the old uid gets the new one: that is one of the ``query``, or ``moves`` behind
+    this one lead on to such a uid. Raises ``TopologyError`` where both are there and the query has the new one only."""
+    end = step.new
+    for later in moves[moves.index(step) + 1 :]:
+        if end not in query and later.old == end:
+            end = later.new
+    if end == step.new and end in there and end in query and step.old not in query:
+        raise _both_there(step)
+    return end in query and end not in there and step.new not in there
 
 
 def _taken(step: Moved) -> TopologyError:
@@ -118,7 +126,7 @@ def _taken(step: Moved) -> TopologyError:
     )
 
 
-def both_there(step: Moved) -> TopologyError:
+def _both_there(step: Moved) -> TopologyError:
     """Of a move where the checkpoint has both, and the query the new one only."""
     return TopologyError(
         f"moved({step.old!r}, {step.new!r}): expected one of them in the checkpoint, found both. If {step.new!r} of "

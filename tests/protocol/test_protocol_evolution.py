@@ -177,6 +177,14 @@ def test_a_migration_that_has_something_to_do_needs_a_location_without_rows() ->
     assert "moved('u', 'v'): expected one of them in the checkpoint, found both" in refused.reason
 
 
+def test_an_operator_that_was_moved_twice_goes_on_from_any_of_its_uids() -> None:
+    lines, new = [Moved("u", "v"), Moved("v", "w")], Topology(8, 8, ("in",), {"w": facts("count")}, ("out",))
+    for uid in ("u", "v"):
+        old = Topology(8, 8, ("in",), {uid: facts("count")}, ("out",))
+        assert isinstance(fit_topology(old, new, False, lines), Fit)
+        assert migrated(old, new, lines, 5).operators["w"]["from"] == {"checkpoint": 5, "table": uid}
+
+
 def test_windows_of_a_record_that_does_not_say_which_go_on() -> None:
     assert same_topology(topology("count", "sum_a"), topology("count", "sum_a", made_of=WINDOWS)) is None
 

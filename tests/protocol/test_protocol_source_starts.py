@@ -82,6 +82,24 @@ def test_a_move_is_refused_where_the_checkpoint_has_both_and_other_kinds_do_not_
     assert "read files path=a, and reads kafka" in kafka.reason
 
 
+def test_moves_lead_on_from_a_uid_that_no_checkpoint_has() -> None:
+    lines = (Moved("a", "b"), Moved("b", "c"))
+    new, first, second = topology("c"), checkpoint(1, topology("a")), checkpoint(2, topology("b"))
+    went_on = restored(first, replace(new, reads={"c": "files path=a"}), *lines)
+    assert starts_at(went_on, "c", first) == first.sources["a"]
+    assert moved_sources(went_on) == {"c": "a"}
+    assert (
+        starts_at(restored(second, replace(new, reads={"c": "files path=b"}), *lines), "c", second)
+        == (second.sources["b"])
+    )
+    both = checkpoint(3, topology("a", "b"))
+    again = restored(both, topology("a", "c", c="files path=b"), *lines)
+    assert [starts_at(again, uid, both) for uid in ("a", "c")] == [both.sources["a"], both.sources["b"]]
+    taken = fit_topology(topology("a", "c"), topology("c"), False, lines, 1)
+    assert isinstance(taken, Refuse)
+    assert "holds state of ['a']" in taken.reason
+
+
 def test_operators_of_derived_uids_are_behind_the_source_that_has_another_uid() -> None:
     behind = {"aggregate-0": {"state": "n int64", "keys": "k string", "derived": ["old"]}}
     was = replace(topology("old"), operators=behind)

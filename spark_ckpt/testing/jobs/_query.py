@@ -111,7 +111,7 @@ class Query:
         return any(s.is_due(self.world.now_ms) for s in state.values())
 
     def _start(self, number: int) -> dict[str, Any]:
-        return self.location.offsets(number - 1) or self._initial
+        return self.location.offsets(number - 1, self.readers) or self._initial
 
     def _plan(self) -> JobPlan:
         wanted = self.wanted
@@ -138,7 +138,7 @@ class Query:
         return last_stage(wiring, rows.recipe)
 
     def _batch(self, number: int) -> None:
-        start, end = self._start(number), self.location.offsets(number)
+        start, end = self._start(number), self.location.offsets(number, self.readers)
         offsets = {name: (start[name], end[name]) for name in start}
         before = self.location.state(number - 1)
         batch = Batch(self.world, number, self._rng, self._task_failures, offsets, before)

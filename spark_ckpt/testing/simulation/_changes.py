@@ -17,12 +17,13 @@ from spark_ckpt.testing.simulation._folder import identity_of, records_of
 from spark_ckpt.testing.simulation._sinks import job_of
 from spark_ckpt.testing.simulation.durable import Location, Visible
 from spark_ckpt.testing.simulation.processes import Crash
-from spark_ckpt.testing.simulation.sources import placed
+from spark_ckpt.testing.simulation.sources import placed, stood
 from spark_ckpt.testing.simulation.world import World
 
 
 def arrange(scenario: Any, names: tuple[str, ...]) -> None:
-    """Let the job read these of its sources. Every operator keeps an input: the first source stays."""
+    """Let the job read these of its sources, as they are called and ordered now. Every operator keeps an input: one
+    source stays."""
     there = {*names, *scenario.all_operators}
     operators = {uid: tuple(i for i in inputs if i in there) for uid, inputs in scenario.all_operators.items()}
     scenario.operators = operators
@@ -30,7 +31,9 @@ def arrange(scenario: Any, names: tuple[str, ...]) -> None:
     scenario.sources = placed((s for s in scenario.all_sources if s.name in names), operators)
     facts = {uid: {"state": "count long", "keys": "key long"} for uid in operators}
     weight = len(scenario.sink_inputs) * scenario.key_groups
-    scenario.topology = Topology(scenario.key_groups, weight, names, facts, scenario.topology.sinks)
+    uids = tuple(s.uid for s in scenario.sources)
+    begins = scenario.moving.begins(scenario.sources)
+    scenario.topology = Topology(scenario.key_groups, weight, uids, facts, scenario.topology.sinks, begins=begins)
 
 
 def change_sources(world: World, scenario: Any, location: Location) -> None:
@@ -44,7 +47,7 @@ def change_sources(world: World, scenario: Any, location: Location) -> None:
     names = tuple(s.name for s in scenario.sources)
     if scenario.joins and world.rng.random() < 0.5:
         world.log("== joins", scenario.joins)
-        arrange(scenario, tuple(sorted((*names, scenario.joins))))
+        arrange(scenario, (*names, scenario.joins))
         scenario.joins = ""
         world.seen["a source joins"] += 1
     elif scenario.leaves in names and world.rng.random() < 0.5:
@@ -76,8 +79,9 @@ def begun(world: World, scenario: Any, run: RunSpec, restored: CompletionRecord 
         return
     names = {s.name for s in scenario.sources}
     scenario.restores += 1
-    scenario.left_at |= {n: p["inner"]["at"] for n, p in restored.sources.items() if n not in names}
-    world.seen["a source begins late"] += len(names - set(restored.sources))
+    at = stood(restored.sources)
+    scenario.left_at |= {n: p for n, p in at.items() if n not in names}
+    world.seen["a source begins late"] += len(names - set(at))
 
 
 def another_life(world: World, scenario: Any) -> None:

@@ -10,6 +10,7 @@ from spark_ckpt.protocol.records import FAILED, SAVEPOINT, SUBSUMED, CompletionR
 from spark_ckpt.storage.job_paths import SAVEPOINT_RECORD
 from spark_ckpt.testing.simulation._folder import live_rows, manifest_of, state_of
 from spark_ckpt.testing.simulation.durable import JOBS, folder_of, url
+from spark_ckpt.testing.simulation.sources import stood
 from spark_ckpt.testing.simulation.world import World
 
 
@@ -60,7 +61,7 @@ def _checkpoint(world: World, body: Any, path: str) -> None:
     if record.drained and path not in world.drained and record.origin > 0:
         world.drained.add(path)
         world.seen["a job is drained"] += 1
-        world.drains.append({name: at["inner"]["at"] for name, at in record.sources.items()})
+        world.drains.append(stood(record.sources))
     if not world.zombie_moves:  # whose successor may have collected its files since; nobody reads what it made
         for uid, ref in record.tables.items():
             _state(world, uid, record.checkpoint, ref)

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from spark_ckpt.errors import CkptError, ConfigError, CorruptStorageError, InvalidInputError
-from spark_ckpt.testing.simulation import _rewriting, _rolling_back, _set_back
+from spark_ckpt.testing.simulation import _moving, _rewriting, _rolling_back, _set_back
 from spark_ckpt.testing.simulation._folder import identity_of, records_of
 from spark_ckpt.testing.simulation._sinks import job_of
 from spark_ckpt.testing.simulation.durable import Location
@@ -22,8 +22,11 @@ def on_call(world: World, scenario: Any, location: Location, error: CkptError) -
         return _set_back.follow(world, scenario, location, str(error))
     if not scenario.begins_from:
         scenario.restore = "auto"
-    if "first start the query as it was, until one is complete" in str(error) and scenario.rewrites:
-        _rewriting.take_back(world, scenario)
+    if "first start the query as it was, until one is complete" in str(error):
+        if scenario.rewrites:
+            _rewriting.take_back(world, scenario)
+        else:
+            _moving.take_back(world, scenario)
         return location
     if "Resume it (`spark-ckpt resume`)" in str(error):
         scenario.pausing.resume(world)

@@ -18,6 +18,7 @@ from spark_ckpt.testing.simulation._folder import identity_of, records_of
 from spark_ckpt.testing.simulation._rows import rows_up_to
 from spark_ckpt.testing.simulation._sinks import job_of
 from spark_ckpt.testing.simulation.durable import JOBS, Location, Target, Visible
+from spark_ckpt.testing.simulation.sources import stood
 from spark_ckpt.testing.simulation.world import World
 
 Off = dict[str, Counter[Visible]]
@@ -211,8 +212,7 @@ def _off(world: World, scenario: Any, run: RunSpec) -> Off:
     own = [c for c in records_of(world).completions() if c.origin == run.origin and c.checkpoint in committed]
     newest = max(own, key=lambda c: c.checkpoint, default=None)
     at = newest or (records_of(world).completion(run.restored_from) if run.restored_from else None)
-    read = {name: offset["inner"]["at"] for name, offset in at.sources.items()} if at else {}
-    wanted, _ = rows_up_to(scenario, read)
+    wanted, _ = rows_up_to(scenario, stood(at.sources) if at else {})
     out = {}
     for sink in scenario.topology.sinks:
         out[sink] = Counter(world.sink.seen_in(identity_of(world), sink))

@@ -25,9 +25,9 @@ def check_end(world: World, scenario: Scenario) -> None:
 
 
 def _check_end(world: World, scenario: Scenario) -> None:
-    wanted, state = expected(scenario, world.drains)
-    found = visible(world, scenario) - scenario.before
     last = max(records_of(world).completions(), key=lambda c: c.checkpoint)
+    wanted, state = expected(scenario, world.drains, scenario.moving.off(last.origin))
+    found = visible(world, scenario) - scenario.before
     if scenario.mode == EXACTLY_ONCE or not scenario.restores:
         _check_equal("the visible rows", _off(wanted, scenario, "append"), found)
         for uid, content in state.items():

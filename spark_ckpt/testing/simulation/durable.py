@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,7 +43,7 @@ class Location:
 
     path: str
     disk: Disk
-    _offsets: dict[int, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    _offsets: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     _state: dict[int, dict[tuple[str, int], Any]] = field(default_factory=dict)
 
     @property
@@ -54,15 +55,16 @@ class Location:
     def committed(self) -> int:
         return max(self._batches("commits"), default=-1)
 
-    def offsets(self, batch: int) -> dict[str, dict[str, Any]]:
-        """Where the sources stand behind ``batch``; nothing if it was not planned."""
-        return self._offsets[batch] if batch in self._batches("offsets") else {}
+    def offsets(self, batch: int, uids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Where the sources of a query stand behind ``batch``; nothing if it was not planned. As Spark reads them: a
+        line is of the source that has its place in the plan, whoever wrote it."""
+        return dict(zip(uids, self._offsets[batch], strict=True)) if batch in self._batches("offsets") else {}
 
     def state(self, batch: int) -> dict[tuple[str, int], Any]:
         return self._state[batch] if batch in self._batches("state") else {}
 
     def plan(self, batch: int, offsets: dict[str, dict[str, Any]]) -> None:
-        self._offsets[batch] = offsets
+        self._offsets[batch] = list(offsets.values())
         self._put("offsets", batch, "\n".join(["v1", "{}", *map(json.dumps, offsets.values())]))
 
     def store(self, batch: int, state: dict[tuple[str, int], Any]) -> None:

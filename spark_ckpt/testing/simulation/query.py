@@ -21,7 +21,7 @@ from spark_ckpt.protocol.aligner import AlignerConfig
 from spark_ckpt.protocol.events import Event
 from spark_ckpt.protocol.source_offset import SourceOffset
 from spark_ckpt.spark_versions.read_limits import ReadMaxRows
-from spark_ckpt.testing.simulation import _rewriting
+from spark_ckpt.testing.simulation import _moving, _rewriting
 from spark_ckpt.testing.simulation._callers import ANSWERED
 from spark_ckpt.testing.simulation._changes import begun
 from spark_ckpt.testing.simulation._folder import CONFIG, records_of
@@ -96,15 +96,16 @@ class Query:
         restored = None if at is None else records_of(world).completion(at)
         self._check_adopt()
         begun(world, s, self.job, restored)
+        _moving.begun(world, s, self.job, restored)
         if s.pausing is not None:
             s.pausing.started(world)
         self.committer = Committer(self.job, self.sinks)
-        self.readers = [self._reader(spec) for spec in self.sources]
+        self.readers = self._open_readers()
         self.initial = {r.source.id: self._call(r.initialOffset) for r in self.readers}
         ends = self._ends()
         if ends:
             self.job = replace(self.job, ends=ends)
-            self.readers = [self._reader(spec) for spec in self.sources]
+            self.readers = self._open_readers()
 
     def _ends(self) -> dict[str, Any]:
         """Where the sources end in this run, if it is one that ends at positions."""
@@ -112,9 +113,7 @@ class Query:
         if not self.available_now or any(s.by_spark for s in self.sources) or draw.random() > _ENDS_AT_POSITIONS:
             return {}
         start = self._start_offsets(self.location.planned + 1)
-        ends = {
-            spec.name: {"at": _between(start[spec.name]["inner"]["at"], spec.splits, draw)} for spec in self.sources
-        }
+        ends = {spec.uid: {"at": _between(start[spec.uid]["inner"]["at"], spec.splits, draw)} for spec in self.sources}
         self.world.seen["a run ends at positions"] += 1
         return ends
 
@@ -149,15 +148,19 @@ class Query:
             ROWS,
             tables,
             own_location=lambda generation: url(f"spark-of-{generation}"),
-            migrations=_rewriting.migrations(self.world, s),
+            migrations=(*s.moving.migrations, *_rewriting.migrations(self.world, s)),
+            find_offset=partial(_moving.found, self.world, self.sources),
             write_rows=partial(_rewriting.written, self.world),
         )
+
+    def _open_readers(self) -> list[SourceReader]:
+        return [self._reader(spec) for spec in self.sources]
 
     def _reader(self, spec: SourceSpec) -> SourceReader:
         sources = self.sources
         last = spec.by_spark and len(sources) > 1 and self.scenario.sabotage != "not_the_last"
         drains = not any(x.by_spark for x in sources)
-        reader = open_reader(self.job, spec, spec is sources[0], drains, last, self.location)
+        reader = open_reader(self.job, spec, sources, drains, last, self.location)
         if self.available_now:
             reader.prepareForTriggerAvailableNow()
         return reader
@@ -185,7 +188,7 @@ class Query:
                     self._call(r.commit, start[r.source.id])
             self._batch(number)
             return None
-        drain = SourceOffset.from_json(end[self.sources[0].name]).drain
+        drain = SourceOffset.from_json(end[self.sources[0].uid]).drain
         if drain is not None:
             done = any(c.checkpoint >= drain for c in records_of(self.world).completions())
             # Spark ends a query of what is available as soon as there is nothing new: the next start drains on.
@@ -202,12 +205,12 @@ class Query:
     def _ended(self, end: dict[str, Offset]) -> str:
         """Spark ends such a query as soon as no source has anything new: everything must be committed then."""
         records, specs, fail = records_of(self.world), self.sources, self.world.fail
-        ends = {spec.name: [len(s) for s in spec.splits] for spec in specs}
-        ends |= {name: at["at"] for name, at in self.job.ends.items()}
-        if any(end[name]["inner"]["at"] != at for name, at in ends.items()):
+        ends = {spec.uid: [len(s) for s in spec.splits] for spec in specs}
+        ends |= {uid: at["at"] for uid, at in self.job.ends.items()}
+        if any(end[uid]["inner"]["at"] != at for uid, at in ends.items()):
             fail(f"the query ends, and not where its sources end: {end}")
         last = max(records.completions(), key=lambda c: c.checkpoint, default=None)
-        if last is None or any(last.sources[name]["inner"]["at"] != at for name, at in ends.items()):
+        if last is None or any(last.sources[uid]["inner"]["at"] != at for uid, at in ends.items()):
             fail(f"the query ends without a checkpoint of everything: {last}")
         elif last.checkpoint not in records.ids("committed"):
             fail(f"the query ends before {last.checkpoint} is committed")
@@ -232,13 +235,16 @@ class Query:
         return caller.dies and said is not None and not said["error"]
 
     def _start_offsets(self, number: int) -> dict[str, Offset]:
-        return self.location.offsets(number - 1) or self.initial
+        return self._offsets(number - 1) or self.initial
+
+    def _offsets(self, number: int) -> dict[str, Offset]:
+        return self.location.offsets(number, (spec.uid for spec in self.sources))
 
     def _batch(self, number: int) -> None:
-        start, end = self._start_offsets(number), self.location.offsets(number)
+        start, end = self._start_offsets(number), self._offsets(number)
         before = self.location.state(number - 1)
         streams = {
-            spec.name: self._call(read, r, spec, start[spec.name], end[spec.name])
+            spec.name: self._call(read, r, spec, start[spec.uid], end[spec.uid])
             for r, spec in zip(self.readers, self.sources, strict=True)
         }
         after: dict[tuple[str, int], Any] = {}

@@ -21,7 +21,7 @@ from spark_ckpt.errors import (
     RetryableError,
     StorageNotWritableError,
 )
-from spark_ckpt.testing.simulation import _rolling_back
+from spark_ckpt.testing.simulation import _moving, _rolling_back
 from spark_ckpt.testing.simulation._changes import another_life, change_sources, visible
 from spark_ckpt.testing.simulation._folder import records_of
 from spark_ckpt.testing.simulation._on_call import on_call
@@ -62,6 +62,8 @@ def run_seed(seed: int, sabotage: str = "", trace: list[str] | None = None) -> R
     scenario.rewrites_left = 3 if not sabotage and seed % 5 == 0 else 0
     world = World(rng, trace)
     scenario.pausing = None if sabotage or by_spark else Pausing.drawn(seed)
+    if not (sabotage or by_spark):
+        _moving.draw(seed, scenario)
     world.log("scenario", scenario)
     world.faults_left, world.fault_rate, world.slow_left = scenario.faults, rng.choice((0.001, 0.01)), scenario.slow
     world.tears_left, world.sabotage = scenario.tears, sabotage
@@ -101,6 +103,7 @@ def _run(world: World, scenario: Scenario) -> int:
         streaming = start <= len(scenario.stops) + 1 and world.rng.random() < scenario.streaming_rate
         here = world.now_at(location)
         change_sources(world, scenario, here)
+        _moving.between_starts(world, scenario, here)
         streaming = streaming or (scenario.pausing is not None and scenario.pausing.streams())
         _rolling_back.between_starts(world, scenario)
         at = between_starts(world, scenario, here)

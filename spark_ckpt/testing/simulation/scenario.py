@@ -15,6 +15,7 @@ from spark_ckpt.protocol.source_steps import ReadPaused, SourceStep
 from spark_ckpt.protocol.steps import BringSources, FindOffsets, RewriteState, Step
 from spark_ckpt.testing.simulation._callers import Caller
 from spark_ckpt.testing.simulation._changes import arrange
+from spark_ckpt.testing.simulation._moving import Moving
 from spark_ckpt.testing.simulation.durable import Visible
 from spark_ckpt.testing.simulation.sources import SourceSpec
 
@@ -104,6 +105,8 @@ class Scenario:
     rewrites_left: int = 0
     pausing: Any = None
     """Somebody who pauses the job."""
+    moving: Moving = field(default_factory=Moving)
+    """Somebody who changes how the query reads its sources."""
     off: dict[str, Counter[Visible]] = field(default_factory=lambda: defaultdict(Counter))
     """By sink: rows that it has again, or lacks (below 0), as somebody accepted it."""
 
@@ -216,8 +219,8 @@ def _caller(rng: random.Random, number: int, drains: bool) -> Caller:
 def _stop(rng: random.Random) -> int | str:
     """Where the process stops: before or after a step of some kind, or after so many points."""
     if rng.random() < 0.4:
-        # Its sources keep their uids. What writes state anew is stopped by the number of points, and so is a look for
-        # a pause.
+        # What writes state anew is stopped by the number of points, and so is a look for a pause. Of moved sources says
+        # who moves them.
         left_out = (RewriteState, BringSources, FindOffsets, ReadPaused)
         kinds: list[str] = [c.__name__ for c in (*get_args(Step), *get_args(SourceStep)) if c not in left_out]
         return rng.choice((*kinds, "between copy and checkpoint"))

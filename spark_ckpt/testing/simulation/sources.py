@@ -16,10 +16,11 @@ from spark_ckpt.protocol import events as ev
 from spark_ckpt.protocol.records import CompletionRecord
 from spark_ckpt.runtime.source.reader import CkptStreamReader, LanePartition
 from spark_ckpt.spark_versions.read_limits import ReadLimit, SupportsTriggerAvailableNow
+from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.testing.simulation._folder import records_of
 from spark_ckpt.testing.simulation._state import Output
 from spark_ckpt.testing.simulation.durable import Location
-from spark_ckpt.testing.simulation.world import current
+from spark_ckpt.testing.simulation.world import World, current
 from spark_ckpt.types import BEFORE_BARRIERS
 
 Offset = dict[str, Any]
@@ -31,7 +32,8 @@ SCHEMA = StructType([StructField("key", LongType())])
 class SourceSpec:
     """``splits``: the keys of each split's rows, in order. ``step``: the most rows of a split in a batch. ``ends``: it
     says so when it has read all. ``restores``, ``reaches``: operators, as the real reader is told. ``by_spark``: Spark
-    itself reads its rows, so they have no epochs, and what sends its barriers is the last to do so."""
+    itself reads its rows, so they have no epochs, and what sends its barriers is the last to do so. ``moved``: how
+    often it got another uid."""
 
     name: str
     splits: tuple[tuple[int, ...], ...]
@@ -42,9 +44,34 @@ class SourceSpec:
     restores: tuple[str, ...] = ()
     reaches: tuple[str, ...] = ()
     by_spark: bool = False
+    moved: int = 0
+
+    @property
+    def uid(self) -> str:
+        """What the job calls it now."""
+        return f"{self.name}-{self.moved}" if self.moved else self.name
 
     def at_end(self, at: Sequence[int]) -> bool:
         return all(p == len(s) for p, s in zip(at, self.splits, strict=True))
+
+
+def stood(sources: Mapping[str, Mapping[str, Any]]) -> dict[str, list[int]]:
+    """Where each source stood, by its name, of what a checkpoint records by uid."""
+    return {uid.partition("-")[0]: at["inner"]["at"] for uid, at in sources.items()}
+
+
+_KEPT = "meaning-of-offsets"
+
+
+def keep_beside_offsets(world: World, spec: SourceSpec) -> None:
+    """What nobody can read the source's offsets without: it is there before the first of them is."""
+    Folder(records_of(world).paths.source(spec.uid)).create(_KEPT, spec.name.encode())
+
+
+def _check_kept(world: World, spec: SourceSpec) -> None:
+    found = Folder(records_of(world).paths.source(spec.uid)).read(_KEPT)
+    if found != spec.name.encode() and not world.zombie_moves:  # whose folder may be gone
+        world.fail(f"source {spec.uid} finds {found!r} beside its offsets")
 
 
 @dataclass
@@ -60,33 +87,36 @@ class Split(InputPartition):
 
 
 class SimulatedSource(DataSource):
-    """Option ``name``: which of the scenario's sources; :class:`Sources` of the running query knows it."""
+    """Option ``uid``: which of the scenario's sources; :func:`open_reader` tells it the rest."""
 
     @classmethod
     def name(cls) -> str:
         return "simulated"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return _Inner(self.options["name"])
+        return _Inner(self.options["uid"])
 
 
 class _Inner(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Draws from the seed how far it reads."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, uid: str) -> None:
         self.spec: SourceSpec
         self.location: Location
-        self.name = name
+        self.uids: tuple[str, ...]
+        self.uid = uid
         self.available_now = False
         self.skips = False
         self.ends: list[int] | None = None
 
     def initialOffset(self) -> Offset:
+        keep_beside_offsets(current(), self.spec)
         return {"at": [len(s) if self.skips else 0 for s in self.spec.splits]}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         world, spec, at = current(), self.spec, start["at"]
         world.point("before", "AskInner")
+        _check_kept(world, spec)
         if spec.at_end(at):
             return start
         rng = world.rng
@@ -120,19 +150,19 @@ class _Inner(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def injected(self) -> int:
         """What all other sources have injected, by the newest offsets that were logged."""
-        logged = self.location.offsets(self.location.planned)
-        return min((o["epoch"] - 1 for name, o in logged.items() if name != self.name), default=0)
+        logged = self.location.offsets(self.location.planned, self.uids)
+        return min((o["epoch"] - 1 for uid, o in logged.items() if uid != self.uid), default=0)
 
     def commit(self, end: Offset) -> None:
         """Upstream may forget what is before ``end``."""
         world = current()
         records = records_of(world)
         last = records.readable_checkpoint(max(records.ids("checkpoints"), default=0))
-        covered = last.sources.get(self.name, {}).get("inner") if isinstance(last, CompletionRecord) else None
+        covered = last.sources.get(self.uid, {}).get("inner") if isinstance(last, CompletionRecord) else None
         if not world.zombie_moves and (
             not covered or any(a > b for a, b in zip(end["at"], covered["at"], strict=True))
         ):
-            world.fail(f"source {self.name} is told to forget {end}, and the newest checkpoint has {covered}")
+            world.fail(f"source {self.uid} is told to forget {end}, and the newest checkpoint has {covered}")
 
 
 class SourceReader(CkptStreamReader):
@@ -146,17 +176,18 @@ class SourceReader(CkptStreamReader):
 
 
 def open_reader(
-    run: RunSpec, spec: SourceSpec, leader: bool, can_drain: bool, last: bool, at: Location
+    run: RunSpec, spec: SourceSpec, specs: Sequence[SourceSpec], can_drain: bool, last: bool, at: Location
 ) -> SourceReader:
+    """Of the source ``spec``; ``specs``: all of the query, in its order."""
     own = replace(run, config=replace(run.config, trigger_poll_interval_ms=spec.poll_ms))
     source = RunSource(
-        spec.name, SimulatedSource, {"name": spec.name}, SCHEMA, leader, spec.restores, spec.reaches, spec.lanes,
+        spec.uid, SimulatedSource, {"uid": spec.uid}, SCHEMA, spec is specs[0], spec.restores, spec.reaches, spec.lanes,
         can_drain=can_drain, last=last,
     )  # fmt: skip
     reader = SourceReader(own, source)
     inner = reader.inner._user_reader
-    inner.spec, inner.location = spec, at
-    inner.ends = run.ends.get(spec.name, {}).get("at")
+    inner.spec, inner.location, inner.uids = spec, at, tuple(s.uid for s in specs)
+    inner.ends = run.ends.get(spec.uid, {}).get("at")
     inner.skips = current().sabotage == "late_at_the_end" and run.restored_from is not None
     return reader
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spark_ckpt.protocol._start_decision import SparkLocation, StartFacts
 from spark_ckpt.protocol.migration import Add, BeginEmpty, Cast, Migration, Rename
 from spark_ckpt.protocol.records import FAMILY_OF, CompletionRecord, TableRef, Topology
 from spark_ckpt.protocol.recovery import decide_start
-from spark_ckpt.protocol.restore_plan import plan_of
+from spark_ckpt.protocol.restore_plan import DROPPED, NEW, RestorePlan, plan_of
 from spark_ckpt.protocol.source_starts import Moved
+from spark_ckpt.protocol.topology import Refuse, fit_topology
+from tests.how_many import some
 
 
 def facts(keys: str, columns: str, *aggregates: str, **more: Any) -> dict[str, Any]:
@@ -18,12 +24,18 @@ def facts(keys: str, columns: str, *aggregates: str, **more: Any) -> dict[str, A
     return {"state": columns, "keys": keys, "timeout": "NoTimeout", "made_of": made, "types": types, **more}
 
 
+def planned(was: Topology, now: Topology, *steps: Migration, loses: bool = False) -> RestorePlan:
+    tables = {t: TableRef(1, t) for t in was.operators}
+    sources = {uid: {"inner": 1} for uid in was.sources}
+    at = CompletionRecord(1, "checkpoint", 1, 0, 0, 0, sources, tables, (), was, 0, 0, {"u": {"keys": 5}})
+    start = StartFacts(
+        "auto", SparkLocation("here"), now, 2, completions=(at,), migrations=steps, allow_non_restored=loses
+    )
+    return plan_of(start, decide_start(start))
+
+
 def lines(old: dict[str, Any], new: dict[str, Any], *steps: Migration) -> list[str]:
-    was, now = (Topology(4, 4, ("in",), operators, ("out",)) for operators in (old, new))
-    tables = {t: TableRef(1, t) for t in old}
-    at = CompletionRecord(1, "checkpoint", 1, 0, 0, 0, {"in": {"inner": 1}}, tables, (), was, 0, 0, {"u": {"keys": 5}})
-    start = StartFacts("auto", SparkLocation("here"), now, 2, completions=(at,), migrations=steps)
-    plan = plan_of(start, decide_start(start))
+    plan = planned(*(Topology(4, 4, ("in",), operators, ("out",)) for operators in (old, new)), *steps)
     assert plan.refused == "", plan
     assert plan == plan.from_json(plan.to_json())
     return [f"{f.part} {f.name} {f.becomes}: {f.detail}" for f in plan.fates if f.part not in ("source", "sink")]
@@ -80,3 +92,45 @@ def test_variables_of_a_processor_have_lines() -> None:
         "variable u.c begins empty: no checkpoint has it",
         "variable u.b migrated: it was called 'u.a'",
     ]
+
+
+TABLES = {
+    "u": facts("k string", "n int64"),
+    "u.x": facts("k string", "value int64", **{FAMILY_OF: "u"}),
+    "u.y": facts("k string", "value string", **{FAMILY_OF: "u"}),
+    "v": facts("k string", "n int64", "n"),
+    "v.set": {"state": "", "keys": "k string, item string", FAMILY_OF: "v"},
+    "w": facts("k string", "n int64"),
+}
+
+
+def drawn(draw: Random) -> Topology:
+    """Of a query that has some of these sources, operators and tables."""
+    sources = tuple(draw.sample(["a", "b", "c"], draw.randint(1, 3)))
+    uids = [uid for uid in TABLES if draw.random() < 0.7]
+    tables = {uid: TABLES[uid] for uid in uids if TABLES[uid].get(FAMILY_OF, uid) in uids}
+    return Topology(4, 4, sources, tables, ("out",))
+
+
+@settings(max_examples=some(150), deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_what_is_decided_of_a_start_is_what_its_plan_tells(draw: Random) -> None:
+    """Two walks over the same topologies, one that decides and one that tells: neither knows of a loss, or of a part
+    that begins empty, of which the other does not."""
+    old, new = drawn(draw), drawn(draw)
+    moves = tuple(Moved(*draw.sample(["a", "b", "c", "u", "w", "u.x"], 2)) for _ in range(draw.randint(0, 2)))
+    fit = fit_topology(old, new, True, moves, 1)
+    if isinstance(fit, Refuse):
+        return
+    fates = planned(old, new, *moves, loses=True).fates
+    tables = {**old.operators, **new.operators}
+
+    def of_its_own(uid: str) -> bool:
+        """A table that comes or goes with its operator, or with an aggregate, is no line of the plan."""
+        owner = tables.get(uid, {}).get(FAMILY_OF)
+        return owner is None or (owner in old.operators and owner in new.operators and not tables[owner]["made_of"])
+
+    for becomes, decided in ((DROPPED, fit.dropped_uids), (NEW, fit.fresh_uids)):
+        told = {f.name for f in fates if f.becomes == becomes and f.part in ("source", "operator", "variable")}
+        assert told == {uid for uid in decided if of_its_own(uid)}
+    assert isinstance(fit_topology(old, new, False, moves, 1), Refuse) == any(f.becomes == DROPPED for f in fates)

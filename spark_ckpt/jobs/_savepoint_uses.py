@@ -1,13 +1,14 @@
 """Who stands on a savepoint: jobs that were started from it and have completed no checkpoint of their own. Driver, and
 whoever removes a savepoint.
 
-``uses/<job>.json`` in the savepoint's folder is written by a start ahead of its first copied file, and removed with the
-savepoint only. Whether the job stands on it still is read in the job's folder. A savepoint that cannot be written is
-restored all the same: whoever may remove it has to know.
+``uses/<job>.json`` in the savepoint's folder is written by a start ahead of its first copied file. It goes with the
+savepoint, or when the start fails. Whether the job stands on it still is read in the job's folder. A savepoint that
+cannot be written is restored all the same: whoever may remove it has to know.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 from collections.abc import Iterator
@@ -37,13 +38,46 @@ class Use:
     time_ms: int
 
 
-def note_use(savepoint: RecordStore, records: JobRecords, checkpoint: int, now_ms: int) -> None:
+@dataclass(frozen=True)
+class Noted:
+    """A use that a start noted; ``before``: what an earlier start of the job had noted."""
+
+    savepoint: RecordStore
+    use: Use
+    before: Use | None
+
+    def take_back(self, records: JobRecords) -> None:
+        """The start failed. Nothing changes if it, or a later one, goes on from the savepoint all the same. Never
+        raises what storage does.
+
+        Stopped before this: the job seems to stand on the savepoint, so whoever removes it has to say `--force`; the
+        next start of the job from it notes its own use, or takes this one back.
+        """
+        path = _path(self.use.url)
+        try:
+            chosen = {g.restored_from for g in records.decided()}
+            if self.use.checkpoint in chosen or self.savepoint.read(path, _KIND) != codec.write(self.use):
+                return
+            if self.before is not None and self.before.checkpoint in chosen:
+                self.savepoint.replace(path, _KIND, codec.write(self.before))
+            else:
+                self.savepoint.delete(path)
+        except Exception as error:  # noqa: BLE001 - why the start failed is what is to be told
+            _log.info("Savepoint %s is told of a use that failed: %s", redact_url(self.savepoint.url), describe(error))
+
+
+def note_use(savepoint: RecordStore, records: JobRecords, checkpoint: int, now_ms: int) -> Noted:
     """A start is about to make ``savepoint`` its job's ``checkpoint``. Never raises what storage does."""
-    use = Use(redact_url(records.store.url), checkpoint, now_ms)
+    use, before = Use(redact_url(records.store.url), checkpoint, now_ms), None
+    path = _path(use.url)
     try:
-        savepoint.replace(_path(use.url), _KIND, codec.write(use))
+        with contextlib.suppress(CkptError):  # one that is damaged says nothing
+            body = savepoint.read(path, _KIND)
+            before = None if body is None else codec.read(Use, body, path)
+        savepoint.replace(path, _KIND, codec.write(use))
     except Exception as error:  # noqa: BLE001 - it may be read-only, or of somebody else
         _log.info("Savepoint %s is not told that a job uses it: %s", redact_url(savepoint.url), describe(error))
+    return Noted(savepoint, use, before)
 
 
 def standing_on(savepoint: RecordStore, config: JobConfig, besides: str = "") -> list[str]:
@@ -75,7 +109,8 @@ def _standing(savepoint: RecordStore, config: JobConfig, path: str) -> Iterator[
 
 def _stands(records: JobRecords, use: Use) -> bool:
     there = records.store.names("generations") or records.store.names("triggers")
-    return bool(there) and all(c.checkpoint <= use.checkpoint for c in records.completions())
+    own = (c.checkpoint for c in records.completions() if c.origin > 0)  # the others were brought in
+    return bool(there) and all(k <= use.checkpoint for k in own)
 
 
 def _path(url: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from spark_ckpt.errors import CorruptStorageError, InvalidInputError, RetryableError
 from spark_ckpt.faults import reach
 from spark_ckpt.jobs._savepoint_target import SavepointMark, claim
-from spark_ckpt.jobs._savepoint_uses import note_use
+from spark_ckpt.jobs._savepoint_uses import Noted, note_use
 from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.names import checked_name, is_plain_file
 from spark_ckpt.protocol.records import (
@@ -150,8 +150,8 @@ def _export(records: JobRecords, store: RecordStore, table: StateTable, ref: Tab
     return TableRef(0, write_manifest(store, copied, "savepoint"))
 
 
-def import_savepoint(records: JobRecords, path: str, options: dict[str, object], now_ms: int) -> int:
-    """Make the savepoint at ``path`` a completed checkpoint of this job; returns its id here.
+def import_savepoint(records: JobRecords, path: str, options: dict[str, object], now_ms: int) -> Noted:
+    """Make the savepoint at ``path`` a completed checkpoint of this job; returns its use, with the id that it has here.
 
     Files are linked where possible, so that it costs names and not bytes. Stopped on the way: the next start imports
     it again under another id, and ``gc`` removes what the first try left.
@@ -164,14 +164,18 @@ def import_savepoint(records: JobRecords, path: str, options: dict[str, object],
         )
     _, source = read_savepoint(store)
     checkpoint = reserved_id(records, now_ms, source.checkpoint)
-    note_use(store, records, checkpoint, now_ms)
+    noted = note_use(store, records, checkpoint, now_ms)
     reach("savepoint told of its use")
-    tables = {uid: _import(records, store, ref, uid, checkpoint, options) for uid, ref in source.tables.items()}
-    for name in source.sources:
-        copy_folder(Folder(JobPaths(path).source(name), options), Folder(records.paths.source(name), options))
-    record = replace(as_savepoint(source), checkpoint=checkpoint, tables=tables, kind=SAVEPOINT, target=None)
-    record_complete(records, record, now_ms)
-    return checkpoint
+    try:
+        tables = {uid: _import(records, store, ref, uid, checkpoint, options) for uid, ref in source.tables.items()}
+        for name in source.sources:
+            copy_folder(Folder(JobPaths(path).source(name), options), Folder(records.paths.source(name), options))
+        record = replace(as_savepoint(source), checkpoint=checkpoint, tables=tables, kind=SAVEPOINT, target=None)
+        record_complete(records, record, now_ms)
+    except Exception:
+        noted.take_back(records)
+        raise
+    return noted
 
 
 def reserved_id(records: JobRecords, now_ms: int, above: int = 0) -> int:

@@ -21,6 +21,7 @@ from spark_ckpt.jobs._claiming import Claim
 from spark_ckpt.jobs._io import JobIO
 from spark_ckpt.jobs._said_at_start import say_sources, say_where
 from spark_ckpt.jobs._samples import with_samples
+from spark_ckpt.jobs._savepoint_uses import Noted
 from spark_ckpt.jobs._savepoints import import_savepoint, read_savepoint
 from spark_ckpt.jobs._settings import tell_changes
 from spark_ckpt.jobs._spark_locations import refuse_newer_spark, this_spark
@@ -158,10 +159,12 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
     storage = plan.config.storage_options()
     taken = Claim.asked(plan.config, records.store.url)
     claimed: list[Claimed] = []
+    uses: list[Noted] = []
 
     def imported() -> int:
         claimed.extend([taken.record()] if taken is not None else [])
-        return import_savepoint(records, plan.config.restore, storage, clock.now_ms())
+        uses.append(import_savepoint(records, plan.config.restore, storage, clock.now_ms()))
+        return uses[0].use.checkpoint
 
     restore = _restore_option(plan, folder, decided, taken, imported)
     io = JobIO(
@@ -176,7 +179,12 @@ def begin(plan: JobPlan, on_claim: Callable[[JobRecords, int], None] | None = No
         write_rows=plan.write_rows,
     )
     claim = replace(_claim(plan, location, records), claimed=next(iter(claimed), None))
-    started = io.run(start_job(plan.job, claim, clock.now_ms()))
+    try:
+        started = io.run(start_job(plan.job, claim, clock.now_ms()))
+    except Exception:
+        for noted in uses:
+            noted.take_back(records)
+        raise
     if taken is not None:
         taken.remove(records.decided())
     if plan.sinks_known:

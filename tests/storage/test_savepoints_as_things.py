@@ -19,7 +19,7 @@ from spark_ckpt.errors import CkptError, InvalidInputError, StorageNotWritableEr
 from spark_ckpt.faults import heard_by
 from spark_ckpt.jobs.start import dry_run
 from spark_ckpt.storage.record_store import RecordStore
-from tests.storage.whole_job import JOB, WholeJob
+from tests.storage.whole_job import JOB, TOPOLOGY, UID, WholeJob
 
 
 class Killed(BaseException):
@@ -246,6 +246,39 @@ def test_a_start_that_is_killed_in_the_import_stands_on_its_savepoint_until_its_
     with pytest.raises(InvalidInputError, match="stood on by"):
         spark_ckpt.savepoint(str(path)).dispose()
     shutil.rmtree(other.folder)
+    spark_ckpt.savepoint(str(path)).dispose()
+    assert not path.exists()
+
+
+class ByText(WholeJob):
+    """The query has another key, so a start is refused."""
+
+    topology = replace(TOPOLOGY, operators={UID: {**TOPOLOGY.operators[UID], "keys": "text"}})
+
+
+def test_a_start_that_is_refused_behind_its_import_does_not_stand_on_the_savepoint(root: Path, tmp_path: Path) -> None:
+    path, here = root / "savepoints/one", tmp_path / "other"
+    other = WholeJob(here)
+    with pytest.raises(TopologyError):
+        ByText(here).start(restore=str(path))
+    assert list((path / "uses").glob("*")) == []
+    other.start(restore=str(path))
+    with pytest.raises(TopologyError):
+        ByText(here).start(restore=str(path))
+    with pytest.raises(InvalidInputError, match="stood on by"):
+        spark_ckpt.savepoint(str(path)).dispose()  # by the start before
+    other.start(restore=str(path))
+    other.step(True)
+    spark_ckpt.savepoint(str(path)).dispose()
+    assert not path.exists()
+
+
+def test_a_start_that_fails_in_its_import_does_not_stand_on_the_savepoint(root: Path, tmp_path: Path) -> None:
+    path = root / "savepoints/one"
+    for file in (path / "state").rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(CkptError):
+        WholeJob(tmp_path / "other").start(restore=str(path))
     spark_ckpt.savepoint(str(path)).dispose()
     assert not path.exists()
 

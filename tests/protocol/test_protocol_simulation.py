@@ -40,7 +40,7 @@ OFTEN_ENOUGH = {
     "a target is set back": 10,
     "a folder is set back": 6,
     "a set-back is followed: accept": 6,
-    "a set-back is followed: restore": 4,
+    "a set-back is followed: restore": 2,
     "a set-back is followed: put back": 6,
     "a job is rolled back": 30,
     "a rollback is finished by the next one": 6,

@@ -38,7 +38,7 @@ class Moving:
     """``left``: how many changes are still to come. ``migrations`` and ``asked``, by name, stand beside the query, and
     stay."""
 
-    draw: random.Random | None = None
+    draw: random.Random | None = field(default=None, repr=False)
     left: int = 0
     begins_elsewhere: bool = False
     migrations: tuple[Moved, ...] = ()

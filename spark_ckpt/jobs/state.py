@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -23,6 +21,7 @@ from spark_ckpt.state.keys.keys import equal_keys, key_group_of
 from spark_ckpt.state.keys.spark_hash import hashes_of, normalised
 from spark_ckpt.state.lsm.layout import StateLayout
 from spark_ckpt.state.lsm.stored_form import StoredForm
+from spark_ckpt.storage import at_once
 from spark_ckpt.storage.content import FileEntry, TableContent
 from spark_ckpt.storage.delta_schema import from_delta_schema
 from spark_ckpt.storage.filesystem import Folder
@@ -33,8 +32,6 @@ from spark_ckpt.storage.state_rows import live_rows, read_rows
 from spark_ckpt.types import KEY_GROUP, KEY_HASH, TIMEOUT_MS
 
 _LOWER = (1 << 32) - 1
-_AT_ONCE = 4
-"""Files that are read at the same time."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +108,7 @@ class State(Hinting):
     def arrow(self) -> pa.Table:
         """All rows, in this process's memory. Raises ``CorruptStorageError`` if a file is missing or damaged."""
         files = self._files(self._manifest())
-        with ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1)) as threads:
-            rows = [b for batches in threads.map(lambda file: list(files.rows(file)), files.content) for b in batches]
+        rows = [b for found in at_once.made(lambda file: list(files.rows(file)), files.content) for b in found]
         return pa.Table.from_batches(rows, files.schema).select(_shown(files.schema).names)
 
     def head(self, rows: int) -> pa.Table:

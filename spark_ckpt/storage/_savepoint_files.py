@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +19,7 @@ from spark_ckpt import clock
 from spark_ckpt.errors import RESTORE_ANOTHER, CorruptStorageError
 from spark_ckpt.protocol.events import GroupManifest, Run
 from spark_ckpt.storage import _delta_log as delta_log
+from spark_ckpt.storage import at_once
 from spark_ckpt.storage.content import FileEntry, TableContent, check_live_rows
 from spark_ckpt.storage.deletion_vectors import read_vector
 from spark_ckpt.storage.filesystem import Folder, make_folder, sync_folder
@@ -27,7 +27,6 @@ from spark_ckpt.storage.run_files import checked_bytes, open_run_file, read_row_
 
 _PREFIX = "savepoint-"
 _TRIES = 10
-_AT_ONCE = 4
 
 
 def export_files(
@@ -52,10 +51,9 @@ def export_files(
         return file, dead, *_copy_live(source, file, dead, target, number)
 
     wanted = [(n, (file, entry)) for n, (file, entry) in enumerate(sorted(content.items())) if entry.in_table]
-    with ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1)) as threads:
-        for file, dead, name, copied_entry in threads.map(copy, wanted):
-            copied[name] = copied_entry
-            moved[file] = (name, dead)
+    for file, dead, name, copied_entry in at_once.made(copy, wanted):
+        copied[name] = copied_entry
+        moved[file] = (name, dead)
     new_groups = {number: _move_group(group, moved) for number, group in groups.items()}
     check_live_rows(copied, new_groups)
     publish(target, copied, schema)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from spark_ckpt import clock, faults
+from spark_ckpt.storage import at_once
 from spark_ckpt.testing.simulation import _invariants, world
 from spark_ckpt.testing.simulation.disk import Disk, SimulatedFiles, Watcher
 from spark_ckpt.testing.simulation.short_ways import replaced, short_ways
@@ -49,6 +50,7 @@ def surrounded_by(it: Surroundings) -> Iterator[None]:
         short_ways(it.disk),
         clock.told_by(lambda: it.now_ms),
         faults.heard_by(it.reached),
+        replaced(at_once, "made", map),  # a driver that stops does so in its own thread, and a seed means one order
         _silent(),
     ):
         yield

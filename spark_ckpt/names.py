@@ -1,4 +1,4 @@
-"""One rule for names that become folders: jobs, and uids of operators, sources and sinks.
+"""One rule for names that become folders: jobs, and uids of operators, sources and sinks; and a name that is free.
 
 A name is one folder's name on every file system and in every URL, and nothing a path, a URL or a glob would read
 differently. Letters and digits of any script, spaces, dots inside and most punctuation are fine. File systems that
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections.abc import Iterable
 
 from spark_ckpt.errors import CkptError, ConfigError
 
@@ -82,6 +83,15 @@ def checked_name(what: str, name: str, error: type[CkptError] = ConfigError) -> 
 def family_table(uid: str, family: str) -> str:
     """The name by which checkpoints know a family of operator ``uid``, and the folder of its state table."""
     return f"{uid}.{family}"
+
+
+def free(name: str, taken: Iterable[str]) -> str:
+    """``name``, with a number behind it if it is taken, whatever the case of its letters."""
+    low, number, found = {t.lower() for t in taken}, 1, name
+    while found.lower() in low:
+        number += 1
+        found = f"{name}_{number}"
+    return found
 
 
 def is_plain_file(name: object) -> bool:

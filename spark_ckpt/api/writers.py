@@ -15,12 +15,13 @@ from pyspark.sql.types import BooleanType, DoubleType, FloatType, TimestampNTZTy
 from spark_ckpt.config_values import FLAG, count
 from spark_ckpt.errors import ConfigError, InvalidInputError
 from spark_ckpt.execution.batch_functions import CALLED, BatchFunction, copied
-from spark_ckpt.execution.columns import free, is_case_sensitive, is_repeated, quoted, refuse_repeated
+from spark_ckpt.execution.columns import is_case_sensitive, is_repeated, quoted, refuse_repeated
 from spark_ckpt.execution.spark_errors import (
     ConfigRefusedAsInSparkError,
     IllegalAsInSparkError,
     RefusedAsInSparkError,
 )
+from spark_ckpt.names import free
 from spark_ckpt.operators.key_columns import column_named
 from spark_ckpt.runtime.delivered import EachRow
 

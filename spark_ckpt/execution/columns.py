@@ -27,15 +27,6 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def free(name: str, taken: Iterable[str]) -> str:
-    """``name``, with a number behind it if it is taken."""
-    low, number, found = {t.lower() for t in taken}, 1, name
-    while found.lower() in low:
-        number += 1
-        found = f"{name}_{number}"
-    return found
-
-
 def listed(cols: Sequence[Any]) -> list[Any]:
     """The arguments of a method that takes columns one by one, or all as one list or tuple."""
     return list(cols[0]) if len(cols) == 1 and isinstance(cols[0], list | tuple) else list(cols)

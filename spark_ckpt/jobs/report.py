@@ -106,10 +106,11 @@ def recorded_row(records: JobRecords, checkpoint: int) -> HistoryRow | None:
         step = history_of_completion(completion, _sound(records.committed, checkpoint))
         return history_row(step, left_by(records, completion), completion.completed_ms)
     aborted, trigger = _sound(records.aborted, checkpoint), _sound(records.trigger, checkpoint)
-    return _aborted_row(aborted, trigger) if aborted is not None else None
+    return aborted_row(aborted, trigger) if aborted is not None else None
 
 
-def _aborted_row(aborted: AbortedRecord, trigger: TriggerRecord | None) -> HistoryRow:
+def aborted_row(aborted: AbortedRecord, trigger: TriggerRecord | None) -> HistoryRow:
+    """What a checkpoint that was given up did; ``trigger``: its own, if that is known."""
     triggered_ms = trigger.time_ms if trigger else aborted.time_ms
     kind = trigger.kind if trigger else "checkpoint"
     target = _shown(trigger.target if trigger else None)

@@ -8,7 +8,7 @@ from typing import Any
 from spark_ckpt.errors import CorruptStorageError
 from spark_ckpt.jobs.records import JobRecords, report
 from spark_ckpt.protocol.pending import merge_stats
-from spark_ckpt.protocol.records import GenerationRecord
+from spark_ckpt.protocol.records import CompletionRecord, GenerationRecord
 from spark_ckpt.protocol.steps import AppendHistory
 from spark_ckpt.storage.distribution import Metrics
 from spark_ckpt.storage.history import HistoryRow
@@ -91,11 +91,10 @@ def _read(records: JobRecords) -> Statistics | None:
 
 
 def _count_missing(records: JobRecords, statistics: Statistics) -> None:
-    for k in records.ids("aborted"):
-        if k > statistics.floor and k not in statistics.counted:
-            found = records.aborted(k)
-            if found is not None:
-                statistics.add(k, found.cause)
+    for k in filter(statistics.lacks, records.ids("aborted")):
+        found = records.aborted(k)
+        if found is not None:
+            statistics.add(k, found.cause)
 
 
 def newest_phases(records: JobRecords) -> dict[int, dict[str, int]]:
@@ -115,8 +114,9 @@ def tell(records: JobRecords) -> dict[str, Any]:
     """The statistics as plain values, those of the last moment included."""
     statistics = _read(records) or Statistics()
     _count_missing(records, statistics)
-    for completion in records.completions():
-        statistics.add(completion.checkpoint, "completed")
+    for k in filter(statistics.lacks, records.ids("checkpoints")):
+        if isinstance(records.readable_checkpoint(k), CompletionRecord):
+            statistics.add(k, "completed")
     pending = _pending(records)
     counts = {"completed": 0, **statistics.outcomes, "pending": len(pending), "restored": statistics.restores}
     return {

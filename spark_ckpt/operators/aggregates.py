@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt.agg import AggSpec
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.execution.columns import free
+from spark_ckpt.names import free
 from spark_ckpt.operators.aggregate_kinds import DISTINCT, KINDS, OF_ONE_OF_TWO, PAIRED
 from spark_ckpt.operators.calls import Call, formed
 from spark_ckpt.operators.forms import LIST_WITH_NULLS

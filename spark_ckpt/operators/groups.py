@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from spark_ckpt import agg
 from spark_ckpt.agg import AggSpec
-from spark_ckpt.execution.columns import free
+from spark_ckpt.names import free
 from spark_ckpt.operators._carried_keys import carried, given_back, is_carried
 from spark_ckpt.operators.aggregates import ALL_ROWS, Split
 from spark_ckpt.operators.key_columns import Keys, arrow_columns, stored_name

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.execution.columns import free
 from spark_ckpt.execution.refused_types import refuse_unkept
+from spark_ckpt.names import free
 from spark_ckpt.operators.join_rules import FULL, LEFT, LEFT_OUTER, RIGHT, RIGHT_OUTER, SEMI, Parts, Until, is_outer
 from spark_ckpt.operators.key_columns import column_named, stored_name
 from spark_ckpt.runtime.join_side import TIME, JoinSide

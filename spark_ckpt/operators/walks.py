@@ -17,10 +17,10 @@ from pyspark.sql import Column
 from pyspark.sql import types as T
 
 from spark_ckpt.execution.chain import Chain, Recipe, StreamRows
-from spark_ckpt.execution.columns import free
 from spark_ckpt.execution.job_graph import Step
 from spark_ckpt.execution.lineage import Stays, place_of_rows
 from spark_ckpt.execution.refused_types import refuse_without_arrow
+from spark_ckpt.names import free
 from spark_ckpt.runtime.operations import Operation, Renamed
 from spark_ckpt.runtime.stateless import with_control
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.execution.columns import free
 from spark_ckpt.execution.event_time import DELAY_KEY
+from spark_ckpt.names import free
 from spark_ckpt.operators.key_columns import stored_name
 from spark_ckpt.runtime.operations import Operation
 from spark_ckpt.runtime.windows import ShowSessions, ShowWindows, WindowSize

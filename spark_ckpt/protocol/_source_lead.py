@@ -195,7 +195,7 @@ def _recorded(
 def _unsent(role: SourceRole, view: SourceView, checkpoint: int, why: str, advice: str, now_ms: int) -> Viewed:
     """Its hook failed, or storage, whose record may be there or not: the checkpoint has failed, and nobody else has
     heard of it. No barrier, no cancel marker."""
-    yield GiveUp(AbortedRecord(checkpoint, FAILED, why, now_ms, role.generation), now_ms)
+    yield GiveUp(AbortedRecord(checkpoint, FAILED, why, now_ms, role.generation))
     # Stopped here: it is settled, and nobody injected it. If storage fails in this too, the query ends.
     yield from _count(role, view, why, advice)
     aborted = view.aborted | {checkpoint}
@@ -215,7 +215,7 @@ def _lost(
     lost = decide_lost(triggers, role.generation, start.epoch)
     for k in lost:
         reason = "its generation ended before every source had injected it"
-        yield GiveUp(AbortedRecord(k, LOST, reason, now_ms, role.generation), now_ms)
+        yield GiveUp(AbortedRecord(k, LOST, reason, now_ms, role.generation))
         # Stopped here: the next start looks again. What a follower injected of it is given up with a newer barrier.
     return replace(view, looked_for_lost=True), lost
 
@@ -244,7 +244,7 @@ def _give_up(
         if cause == WITHDRAWN and p.request is not None:
             yield Withdraw(p.request, reason)
             # Stopped here: the request is withdrawn, which the next look at it finds.
-        yield GiveUp(AbortedRecord(p.checkpoint, cause, reason, now_ms, role.generation), p.triggered_ms)
+        yield GiveUp(AbortedRecord(p.checkpoint, cause, reason, now_ms, role.generation))
         # Stopped here: it stays in the offset's ``pending`` until an offset carries its cancel marker.
     view = replace(view, aborted=view.aborted | {p.checkpoint for p, _, _ in overdue})
     expired = [reason for _, cause, reason in overdue if cause == EXPIRED]

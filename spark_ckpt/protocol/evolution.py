@@ -15,10 +15,11 @@ if not from that of its own name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spark_ckpt.names import free
 from spark_ckpt.protocol._differences import (
     Difference,
     Facts,
@@ -145,7 +146,7 @@ def _written(was: Facts, now: Facts) -> dict[str, Any]:
     for column in here:
         if column not in stored:
             others = {c for c in here if c != column}
-            stored[column] = _unused(column, {*gone, *stored.values(), *others})
+            stored[column] = free(column, {*gone, *stored.values(), *others})
             if column in recast and column in then:
                 older[column] = [before.get(column, column), *was.get("older", {}).get(column, ())]
     starts = {c: value for c, value in was.get("starts", {}).items() if c in here}
@@ -180,11 +181,3 @@ def _since(was: Facts, now: Facts, generation: int | None) -> Any:
     then, here = types_of(was), types_of(now)
     kept = {c: g for c, g in was.get("since", {}).items() if c in here and c in then}
     return {**kept, **{c: generation for c in here if c not in then}}
-
-
-def _unused(name: str, taken: Iterable[str]) -> str:
-    low, number, free = {t.lower() for t in taken}, 1, name
-    while free.lower() in low:
-        number += 1
-        free = f"{name}_{number}"
-    return free

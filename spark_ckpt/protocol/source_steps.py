@@ -140,7 +140,6 @@ class GiveUp:
     """Create ``aborted/K`` if absent: the first reason stays. Result: None."""
 
     record: AbortedRecord
-    triggered_ms: int
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,13 @@ class Statistics:
     newest: tuple[int, Mapping[str, int]] | None = None
     durations_ms: list[int] = field(default_factory=list)
 
+    def lacks(self, checkpoint: int) -> bool:
+        """Whether ``checkpoint`` was not counted yet."""
+        return checkpoint > self.floor and checkpoint not in self.counted
+
     def add(self, checkpoint: int, outcome: str, sample: Sample | None = None) -> bool:
         """Count ``checkpoint`` unless it was counted before; returns whether it was not."""
-        if checkpoint in self.counted or checkpoint <= self.floor:
+        if not self.lacks(checkpoint):
             return False
         self.counted.add(checkpoint)
         if len(self.counted) > _REMEMBERED:

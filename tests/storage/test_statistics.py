@@ -17,10 +17,17 @@ from spark_ckpt.config import JobConfig
 from spark_ckpt.jobs.job import Job
 from spark_ckpt.jobs.report import history_row
 from spark_ckpt.jobs.statistics import StatisticsKeeper
-from spark_ckpt.protocol.records import AbortedRecord, GenerationRecord, Topology, TriggerRecord
+from spark_ckpt.protocol.records import (
+    AbortedRecord,
+    CompletionRecord,
+    GenerationRecord,
+    Topology,
+    TriggerRecord,
+    VoidRecord,
+)
 from spark_ckpt.protocol.steps import AppendHistory
 from spark_ckpt.storage.distribution import ERROR, PERCENTILES, Distribution
-from spark_ckpt.storage.job_paths import STATISTICS_RECORD, id_name
+from spark_ckpt.storage.job_paths import STATISTICS_RECORD, JobPaths, id_name
 from spark_ckpt.storage.statistics import Sample, Statistics, read_durations_ms
 from spark_ckpt.types import CheckpointId
 
@@ -141,6 +148,16 @@ def test_a_damaged_record_begins_anew(job: Job) -> None:
     assert job.statistics()["counts"]["completed"] == 0
     complete(StatisticsKeeper(job.records), 2, 1)
     assert job.statistics()["counts"]["completed"] == 1
+
+
+def test_of_checkpoints_only_those_that_nobody_counted_are_read(job: Job, caplog: pytest.LogCaptureFixture) -> None:
+    complete(StatisticsKeeper(job.records), 1, 1)
+    at = CompletionRecord(2, "checkpoint", 2, 2, 0, 0, {}, {}, (), TOPOLOGY, 0, 0)
+    job.records.store.create(JobPaths.checkpoint(2), "checkpoint", at.to_json())
+    job.records.store.create(JobPaths.checkpoint(3), "checkpoint", VoidRecord(3, 2, 0).to_json())
+    (Path(job.url) / JobPaths.checkpoint(1)).write_text("{")
+    assert job.statistics()["counts"]["completed"] == 2
+    assert caplog.messages == [], "the first was not looked at"
 
 
 def test_the_command_prints_them(job: Job) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.execution.columns import free
 from spark_ckpt.execution.java_classes import attribute_id, frame_of, items_of, seq_items
 from spark_ckpt.execution.spark_errors import no_window_function
+from spark_ckpt.names import free
 from spark_ckpt.operators.key_columns import stored_name
 from spark_ckpt.operators.top_rows import FirstRows, first_rows_of_keys
 from spark_ckpt.operators.walks import own_names

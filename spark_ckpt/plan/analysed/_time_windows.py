@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import types as T
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.execution.columns import free
 from spark_ckpt.execution.java_classes import CATALYST, attribute_id, items_of, java_class, seq_items
 from spark_ckpt.execution.lineage import WatermarkNode
 from spark_ckpt.execution.refused_types import WITHOUT_ARROW, has_type
+from spark_ckpt.names import free
 from spark_ckpt.operators import handlers
 from spark_ckpt.operators.groups import Windowed
 from spark_ckpt.operators.walks import python_step

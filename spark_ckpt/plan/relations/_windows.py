@@ -14,9 +14,10 @@ from pyspark.sql.connect import expressions as E
 from pyspark.sql.connect import plan as P
 
 from spark_ckpt.errors import InvalidInputError
-from spark_ckpt.execution.columns import free, quoted
+from spark_ckpt.execution.columns import quoted
 from spark_ckpt.execution.event_time import DELAY_KEY
 from spark_ckpt.execution.lineage import WatermarkNode
+from spark_ckpt.names import free
 from spark_ckpt.operators import handlers
 from spark_ckpt.operators.groups import InSessions
 from spark_ckpt.operators.walks import python_step, renamed

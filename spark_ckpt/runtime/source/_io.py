@@ -13,6 +13,7 @@ from spark_ckpt.faults import reach
 from spark_ckpt.jobs.hooks import HookError, ask_hook, call_hook
 from spark_ckpt.jobs.pausing import is_paused
 from spark_ckpt.jobs.records import JobRecords, left_for_later
+from spark_ckpt.jobs.report import aborted_row
 from spark_ckpt.jobs.requests import Answer, answer_request, drop_old_answers, drop_request, open_requests, read_answer
 from spark_ckpt.jobs.scheduled_savepoints import newest_ms
 from spark_ckpt.jobs.spec import RunSpec
@@ -20,8 +21,7 @@ from spark_ckpt.protocol import source_steps as st
 from spark_ckpt.protocol.checkpoint_state import CheckpointState, Name, state_of
 from spark_ckpt.protocol.records import AbortedRecord, CompletionRecord, TriggerRecord
 from spark_ckpt.protocol.steps import StorageFailed
-from spark_ckpt.redaction import redact_url
-from spark_ckpt.storage.history import History, HistoryRow
+from spark_ckpt.storage.history import History
 from spark_ckpt.storage.job_paths import JobPaths, drained_of
 from spark_ckpt.storage.retry import Retry, describe, is_storage_failure
 
@@ -182,14 +182,8 @@ class SourceIO:
         self.records.abort(record)
         call_hook(config, self.run_spec.job, "on_abort", k, {"cause": record.cause, "reason": record.reason})
         if config.history:
-            self._clean_up("history", lambda: self._record(step))
+            self._clean_up("history", lambda: self._record(record))
 
-    def _record(self, step: st.GiveUp) -> None:
-        record, k = step.record, step.record.checkpoint
-        trigger = self.records.trigger(k)
-        kind = trigger.kind if trigger else None
-        # No batch: the one that carries the cancel marker has no number yet.
-        target = redact_url(trigger.target) if trigger and trigger.target else None
-        row = HistoryRow(k, kind, record.cause, step.triggered_ms, record.generation, -1, record.reason, target=target)
-        config = self.run_spec.config
+    def _record(self, aborted: AbortedRecord) -> None:
+        row, config = aborted_row(aborted, self.records.trigger(aborted.checkpoint)), self.run_spec.config
         History(self.records.paths.history, config.storage_options(), Retry.of(config).timeout_s).record(row)

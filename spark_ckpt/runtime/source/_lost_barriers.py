@@ -44,9 +44,7 @@ class BarrierWatch:
         )
         if isinstance(found, LostBefore):
             # A crash behind it: the next reader finds the record and sends the cancel marker.
-            triggers.give_up(
-                AbortedRecord(checkpoint, LOST, found.reason, now_ms, run.generation), pending.triggered_ms
-            )
+            triggers.give_up(AbortedRecord(checkpoint, LOST, found.reason, now_ms, run.generation))
         elif isinstance(found, LostHere):
             # Or a newer start gave the batches up, and removed their records.
             raise unless_fenced(run, ControlColumnsError(_message(found.reason, triggers.source.plain_operations)))

@@ -57,9 +57,9 @@ class TriggerCoordinator:
         """
         return self.records.is_settled(checkpoint) or checkpoint < self._io.newest_completed()
 
-    def give_up(self, record: AbortedRecord, triggered_ms: int) -> None:
+    def give_up(self, record: AbortedRecord) -> None:
         """A checkpoint that cannot be completed any more; its cancel marker goes into the next offset."""
-        self._io.execute(GiveUp(record, triggered_ms))
+        self._io.execute(GiveUp(record))
 
     def newly_completed_offset(self, ended: bool = False) -> Any | None:
         """The inner offset of the newest completed checkpoint that this source knows of, once; None if there is no

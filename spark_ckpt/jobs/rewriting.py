@@ -64,11 +64,21 @@ def rewrite_checkpoint(
             by_names(step.names), made.keys, before,
         )  # fmt: skip
     new = as_savepoint(rewritten(at, told, tables))
+    # Manifests are dropped with their checkpoint, and ``at`` goes before this one.
+    kept = {
+        t: replace(ref, manifest=_copied(records, checkpoint, ref)) for t, ref in new.tables.items() if t not in tables
+    }
+    new = replace(new, tables={**kept, **tables})
     stats = {**new.stats, **{table: {"keys": n} for table, n in keys.items()}}
     record = replace(new, checkpoint=checkpoint, kind=CHECKPOINT, target=None, request=None, stats=stats)
     record_complete(records, record, clock.now_ms())
     reach("rewritten checkpoint recorded")
     return record
+
+
+def _copied(records: JobRecords, checkpoint: int, ref: TableRef) -> str:
+    manifest = read_manifest(records.store, ref.manifest)
+    return write_manifest(records.store, replace(manifest, checkpoint=checkpoint), uuid.uuid4().hex[:12])
 
 
 def _published(job: str, records: JobRecords, checkpoint: int, uid: str, made: NewRows) -> TableRef:

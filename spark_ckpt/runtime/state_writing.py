@@ -19,7 +19,7 @@ from spark_ckpt.state.lsm.written_rows import WrittenRows
 from spark_ckpt.state.subtasks import Subtasks
 from spark_ckpt.storage.filesystem import Folder
 from spark_ckpt.storage.retry import Retry
-from spark_ckpt.storage.run_files import encode_run_file, write_run_file
+from spark_ckpt.storage.run_files import encode_run_file, run_file_name, write_run_file
 from spark_ckpt.types import KEY_HASH
 
 ROUTE = "_route"
@@ -111,7 +111,8 @@ class RunFiles:
         rows = pa.Table.from_batches(self._waiting)
         self._waiting, self._rows, self._bytes = [], 0, 0
         data = encode_run_file(rows)
-        name = f"written-{hashlib.blake2b(data, digest_size=16).hexdigest()}.parquet"
+        # The epoch, so that the file is collected when no checkpoint names it any more.
+        name = run_file_name(self.table.epoch, 0, hashlib.blake2b(data, digest_size=16).hexdigest())
         file = write_run_file(self.table.folder, name, rows, data=data)
         # Stopped here: a file that nobody names, unless the task is repeated and writes the same.
         runs = self.table.form.runs(rows, name, self.table.epoch)

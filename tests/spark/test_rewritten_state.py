@@ -96,6 +96,27 @@ def test_sql_retypes_a_key_and_another_aggregate_begins_with_what_it_says(
     assert state(tmp_path) == [(2, 9.0, 131), (None, 9.0, 32)]
 
 
+def test_the_checkpoint_that_was_written_anew_is_whole_when_the_one_it_was_made_of_is_dropped(
+    ckpt: Any, source: Input, job: Job, tmp_path: Path
+) -> None:
+    """With the state of an operator that was not written anew."""
+
+    def query(key: str) -> Any:
+        rows = source.stream(ckpt)
+        return totals(source, ckpt, key, rows=rows).union(totals(source, ckpt, "k", "kept", rows))
+
+    source.add(*ROWS)
+    job.run(query("k"), "k")
+    before = state(tmp_path, "kept")
+    ckpt.migrate("totals").by(by_letter)
+    source.add(("x1", 100, 0.0))
+    job.run(query("substr(k, 1, 1)"), "k", retain="2")
+    assert [c.checkpoint for c in folder(tmp_path).completed()] == [2, 3]
+    assert folder(tmp_path).verify() == []
+    found = folder(tmp_path).state("kept", checkpoint=2).arrow().to_pylist()
+    assert sorted((tuple(row.values()) for row in found), key=repr) == before
+
+
 STOPPED_IN_SHORT = "rewritten checkpoint recorded"
 """Of the three, the one behind which a checkpoint is there. The simulation stops a start at each (_rewriting.py)."""
 
@@ -161,7 +182,7 @@ def test_state_that_is_not_what_it_was_behind_the_hash_is_refused_and_the_old_on
     def change(reached: str) -> None:
         if reached != "state hashed anew":
             return
-        file = min((tmp_path / "jobs/job/state/totals").glob("written-*.parquet"))
+        file = min((tmp_path / "jobs/job/state/totals").glob("e0000000002-*.parquet"))
         rows = pq.read_table(file).to_pylist()
         rows[0] |= {"k": "lost"} if harm == "a key" else {"total": rows[0]["total"] + 1}
         file.write_bytes(encode_run_file(pa.Table.from_pylist(rows, schema=pq.read_schema(file))))

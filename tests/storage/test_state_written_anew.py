@@ -9,6 +9,7 @@ import pytest
 from spark_ckpt.errors import RetryableError, TopologyError
 from spark_ckpt.faults import heard_by
 from spark_ckpt.protocol.records import CommittedRecord
+from spark_ckpt.storage.manifest import read_manifest
 from tests.storage.changed_job import Changed
 from tests.storage.whole_job import ROWS, UID, WholeJob
 
@@ -45,6 +46,17 @@ def test_a_start_that_was_halted_in_the_pass_changes_nothing_of_what_its_success
     again.step(True)
     again.check(doubles=False)
     assert again.job.verify() == []
+
+
+def test_files_that_were_written_anew_are_collected_when_no_checkpoint_names_them(root: Path) -> None:
+    job = Changed(root, retain="2")
+    job.start()
+    for _ in range(3):
+        job.step(True)
+    store, done = job.records.store, job.job.completed()
+    assert len(done) == 2
+    named = {file for c in done for file in read_manifest(store, c.tables[UID].manifest).files}
+    assert {path.name for path in (root / "jobs/job/state" / UID).glob("*.parquet")} == named
 
 
 def test_half_a_manifest_of_a_start_that_died_is_in_no_ones_way(root: Path) -> None:

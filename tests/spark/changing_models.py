@@ -57,6 +57,9 @@ KEYS = {
 }
 """How a key is computed: in SQL, its type, in Python."""
 
+Out = str | None | frozenset[str]
+"""The value of a key that comes out. None: the key is removed. Several: any of them may be the last."""
+
 CLOSING = 90_000
 """The event time of a row that ends all windows."""
 
@@ -93,8 +96,8 @@ class Model:
     def name(self, of: Field) -> str:
         return of.alias if not self.named else "count(*)" if of.kind == "count" else f"{of.kind}({of.of})"
 
-    def feed(self, shape: Shape, rows: list[Row]) -> Mapping[str, str | None]:
-        """What comes out: a text of the key -> one of the values; None: it is removed."""
+    def feed(self, shape: Shape, rows: list[Row]) -> Mapping[str, Out]:
+        """What comes out: a text of the key -> one of the values."""
         return {self.text_of(key): self.values(shape, key) for key in self.fold(shape, rows)}
 
     def fold(self, shape: Shape, rows: list[Row]) -> set[Any]:
@@ -262,11 +265,12 @@ def _only(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 class Pairs(Model):
-    """A join of rows of odd and even ids, which wait for each other for ever."""
+    """A join of rows of odd and even ids, which wait for each other for ever. A row that is read again meets others
+    beside what was kept of it, which may have other values by now."""
 
-    def feed(self, shape: Shape, rows: list[Row]) -> dict[str, str]:
+    def feed(self, shape: Shape, rows: list[Row]) -> dict[str, frozenset[str]]:
         names = [of.alias for of in shape.fields]
-        found = {}
+        found: dict[str, frozenset[str]] = {}
         for group in self.groups.values():
             group["left"] = [{n: r.get(n) for n in ("id", *names)} for r in group["left"]]
         for row in rows:
@@ -278,7 +282,9 @@ class Pairs(Model):
             )
             news = [(left[-1], other) for other in right] if row.id % 2 else [(other, right[-1]) for other in left]
             if key[0] is not None:
-                found |= {text((a["id"], b["id"], *key)): text(a[n] for n in names) for a, b in news}
+                for a, b in news:
+                    pair = text((a["id"], b["id"], *key))
+                    found[pair] = found.get(pair, frozenset()) | {text(a[n] for n in names)}
         return found
 
     def kept(self) -> list[dict[str, Any]]:

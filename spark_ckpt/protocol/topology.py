@@ -195,7 +195,9 @@ def _state_differs(old: Topology, new: Topology) -> Refuse | None:
     for table, now in new.operators.items():
         if table in old.operators:
             of = found.setdefault(now.get(FAMILY_OF, table), [])
-            of += [_of_operator(d, table, now, new) for d in differences(table, old.operators[table], now)]
+            said = {d.text for d in of}  # of the operator's keys, which are those of its variables, too
+            own = (d for d in differences(table, old.operators[table], now) if d.text not in said)
+            of += [_of_operator(d, table, now, new) for d in own]
     for asked in family_questions(old, new):
         found.setdefault(str(new.operators[asked.table][FAMILY_OF]), []).append(asked)
     texts = [f"operator {uid!r}: {'; '.join(dict.fromkeys(map(_told, of)))}" for uid, of in found.items() if of]

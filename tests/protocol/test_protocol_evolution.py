@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -160,6 +161,20 @@ def test_what_a_query_may_change_but_not_at_the_location_that_has_rows_of_the_st
     refused = same_topology(old, new)
     assert isinstance(refused, Refuse)
     assert "starting at an empty location" in refused.reason
+
+
+def test_another_type_of_a_key_is_said_once_of_an_operator_and_its_variables() -> None:
+    def made(key: str) -> Topology:
+        kinds = {"n": "int64", "total": "int64", "most": "int32"}
+        tables = {
+            f"u.{n}": {"state": f"x {t}", "keys": key, "types": {"x": t}, FAMILY_OF: "u"} for n, t in kinds.items()
+        }
+        return Topology(8, 8, ("in",), {"u": {"state": "", "keys": key, "types": {}}, **tables}, ("out",))
+
+    refused = fit_topology(made("k string"), made("k int32"), False)
+    assert isinstance(refused, Refuse)
+    assert refused.reason.count("the key schema changed") == 1
+    assert re.findall(r"write `([^`]*)`", refused.reason) == ["ckpt.migrate('u').begin_empty()"]
 
 
 def test_a_migration_that_has_something_to_do_needs_a_location_without_rows() -> None:

@@ -194,9 +194,10 @@ def _state_differs(old: Topology, new: Topology) -> Refuse | None:
     found: dict[str, list[Difference]] = {}
     for table, now in new.operators.items():
         if table in old.operators:
-            of = found.setdefault(now.get(FAMILY_OF, table), [])
-            said = {d.text for d in of}  # of the operator's keys, which are those of its variables, too
-            own = (d for d in differences(table, old.operators[table], now) if d.text not in said)
+            uid = now.get(FAMILY_OF, table)
+            of = found.setdefault(uid, [])
+            said = {d.lines for d in of if d.lines}  # what is said of an operator counts for its other tables
+            own = [d for d in differences(table, old.operators[table], now) if _lines_of(uid, table, d) not in said]
             of += [_of_operator(d, table, now, new) for d in own]
     for asked in family_questions(old, new):
         found.setdefault(str(new.operators[asked.table][FAMILY_OF]), []).append(asked)
@@ -217,7 +218,12 @@ def _of_operator(difference: Difference, table: str, now: Mapping[str, object], 
         return difference
     if len(alike) == 1:
         return replace(difference, text=f"{table!r}: {difference.text}")
-    return replace(difference, lines=tuple(line.replace(repr(table), repr(uid)) for line in difference.lines))
+    return replace(difference, lines=_lines_of(uid, table, difference))
+
+
+def _lines_of(uid: object, table: str, difference: Difference) -> tuple[str, ...]:
+    """The lines as they are written of the operator ``uid``."""
+    return tuple(line.replace(repr(table), repr(uid)) for line in difference.lines)
 
 
 def same_topology(old: Topology, new: Topology, migrations: Sequence[Migration] = ()) -> Refuse | None:

@@ -163,18 +163,23 @@ def test_what_a_query_may_change_but_not_at_the_location_that_has_rows_of_the_st
     assert "starting at an empty location" in refused.reason
 
 
-def test_another_type_of_a_key_is_said_once_of_an_operator_and_its_variables() -> None:
+@pytest.mark.parametrize(("key", "step"), [("k int32", "begin_empty()"), ("client string", "rename('k', 'client')")])
+def test_another_key_is_said_once_of_an_operator_and_its_other_tables(key: str, step: str) -> None:
     def made(key: str) -> Topology:
         kinds = {"n": "int64", "total": "int64", "most": "int32"}
+        keys = {**dict.fromkeys(kinds, key), "set": f"{key}, item int64"}
         tables = {
-            f"u.{n}": {"state": f"x {t}", "keys": key, "types": {"x": t}, FAMILY_OF: "u"} for n, t in kinds.items()
+            f"u.{n}": {"state": f"x {kinds.get(n)}", "keys": k, "types": {"x": kinds.get(n)}, FAMILY_OF: "u"}
+            for n, k in keys.items()
         }
         return Topology(8, 8, ("in",), {"u": {"state": "", "keys": key, "types": {}}, **tables}, ("out",))
 
-    refused = fit_topology(made("k string"), made("k int32"), False)
+    refused = fit_topology(made("k string"), made(key), False)
     assert isinstance(refused, Refuse)
     assert refused.reason.count("the key schema changed") == 1
-    assert re.findall(r"write `([^`]*)`", refused.reason) == ["ckpt.migrate('u').begin_empty()"]
+    assert re.findall(r"write `([^`]*)`", refused.reason) == [f"ckpt.migrate('u').{step}"]
+    line = BeginEmpty("u") if step == "begin_empty()" else Rename("u", "k", "client")
+    assert isinstance(fit_topology(made("k string"), made(key), False, [line]), Fit)
 
 
 def test_a_migration_that_has_something_to_do_needs_a_location_without_rows() -> None:

@@ -96,6 +96,9 @@ def _variables(old: Topology, new: Topology) -> Iterable[Fate]:
         else:
             yield Fate("variable", table, DROPPED, "no longer kept", (table,))
     for table, was in old.operators.items():
-        if FAMILY_OF in was and table in new.operators and from_table(table, was) not in ("", table):
-            name = from_table(table, was)
-            yield Fate("variable", table, MIGRATED, f"it was called {name!r}", (name,))
+        name = from_table(table, was)
+        if FAMILY_OF in was and table in new.operators and name != table:
+            if name:
+                yield Fate("variable", table, MIGRATED, f"it was called {name!r}", (name,))
+            elif from_table(was[FAMILY_OF], old.operators[was[FAMILY_OF]]):
+                yield Fate("variable", table, NEW, "as begin_empty() says; what it has is forgotten", (table,))

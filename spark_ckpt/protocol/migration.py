@@ -13,12 +13,14 @@ from typing import Any
 
 from spark_ckpt.errors import TopologyError
 from spark_ckpt.protocol._differences import (
+    SETTLED,
     Facts,
     Part,
     changed_parts,
     differences,
     keys_of,
     mistyped,
+    settled_in,
     types_of,
 )
 from spark_ckpt.protocol._state_types import castable, is_type, sql_type
@@ -81,7 +83,7 @@ def migrated(old: Topology, new: Topology, migrations: Sequence[Migration], chec
     old = with_sources_moved(old, new, moves, checkpoint)
     tables = {t: {k: v for k, v in facts.items() if k != "from"} for t, facts in old.operators.items()}
     migrating = _Migrating(tables, new.operators, checkpoint, moves)
-    for step in migrations:
+    for step in sorted(migrations, key=_empties):
         migrating.apply(step)
     migrating.find_same()
     if Rescale() in migrations and old.key_groups != new.key_groups:
@@ -89,6 +91,11 @@ def migrated(old: Topology, new: Topology, migrations: Sequence[Migration], chec
         old = replace(old, key_groups=new.key_groups)
     check_whole(migrating.tables, new.operators)
     return replace(old, operators=migrating.tables)
+
+
+def _empties(step: Migration) -> bool:
+    """Whether it lets what does not fit begin empty: behind all that may make it fit, as it may be there for long."""
+    return isinstance(step, BeginEmpty) and not step.name
 
 
 def restored_table(facts: Facts, uid: str, completion: CompletionRecord) -> TableRef | None:
@@ -134,6 +141,8 @@ class _Migrating:
             elif isinstance(step, Add):
                 self.tables[step.table] = _starting(step, was, now)
             elif step.name:
+                if part_called(was, step.name) and not part_called(self._before(step.table), step.name):
+                    raise _renamed_and_empty(step.table, step.name)
                 self.tables[step.table] = _beginning(step.name, was, now)
             else:
                 self._begin(step.table)
@@ -181,6 +190,8 @@ class _Migrating:
         old, part = part_called(was, step.old), part_called(now, step.new)
         if old is not None and part is not None and (old.name, old.columns) != (part.name, part.columns):
             _refuse_rename(was, now, step, old, part)
+            if settled_in(part, was.get(SETTLED, ())):
+                raise _renamed_and_empty(step.table, step.new)
             self._rename_part(step.table, old, part)
 
     def _rename_part(self, table: str, old: Part, part: Part) -> None:
@@ -195,13 +206,25 @@ class _Migrating:
         self.tables[other] = {**with_names(facts, names, {}), **self._from(facts, one)}
 
     def _begin(self, table: str) -> None:
-        """Where the state that is there does not fit; else it was done."""
+        """Where the state that is there does not fit; else it was done. But if other lines made it fit now, they say
+        that it goes on."""
         of = self._of(table)
-        if any(differences(t, self.tables[t], self._new[t]) for t in of if t in self._new):
+        here = [t for t in of if t in self._new]
+        if any(differences(t, self.tables[t], self._new[t]) for t in here):
             for t in of:
                 del self.tables[t]
                 if t in self._new:
                     self.tables[t] = {**self._new[t], "from": {"checkpoint": self._checkpoint, "table": ""}}
+        elif any("from" in self.tables[t] or differences(t, self._before(t), self._new[t]) for t in here):
+            raise TopologyError(
+                f"migrate({table!r}).begin_empty(): expected state that does not fit the query, found that it goes on "
+                "by other lines; remove this one if it is to go on, or give it another name, or uid, if it is to begin "
+                "empty"
+            )
+
+    def _before(self, table: str) -> Facts:
+        """What was recorded of the state that ``table`` goes on from."""
+        return self._recorded.get(self.tables[table].get("from", {}).get("table", table), {})
 
     def _let_come(self, step: BeginEmpty) -> None:
         """A variable that comes, and is none of those that go: the first that it could be is no longer kept."""
@@ -211,6 +234,13 @@ class _Migrating:
             if goes and not differences(step.table, self.tables[table], now):
                 del self.tables[table]
                 return
+
+
+def _renamed_and_empty(table: str, name: str) -> TopologyError:
+    return TopologyError(
+        f"migrate({table!r}).begin_empty({name!r}): expected no other line about it, found a rename, which says that "
+        "it goes on; remove one of the two"
+    )
 
 
 def _recast(step: Cast, was: Facts, now: Facts) -> Facts:

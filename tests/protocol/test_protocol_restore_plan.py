@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,6 +93,41 @@ def test_variables_of_a_processor_have_lines() -> None:
         "variable u.c begins empty: no checkpoint has it",
         "variable u.b migrated: it was called 'u.a'",
     ]
+
+
+def with_variable(key: str, name: str, kind: str = "int64", uid: str = "u") -> dict[str, Any]:
+    family = facts(f"{key} string", f"value {kind}", **{FAMILY_OF: uid})
+    return {uid: facts(f"{key} string", "n int64"), f"{uid}.{name}": family}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_begin_empty_beside_a_line_by_which_the_state_fits_is_a_question(first: bool) -> None:
+    old, asked = with_variable("k", "part"), BeginEmpty("u.part")
+
+    def refused(new: dict[str, Any], step: Migration, asked: Migration) -> str:
+        both = (Topology(4, 4, ("in",), tables, ("out",)) for tables in (old, new))
+        return planned(*both, *((asked, step) if first else (step, asked))).refused
+
+    told = "expected state that does not fit the query, found that it goes on by other lines; remove this one"
+    assert told in refused(with_variable("c", "part"), Rename("u", "k", "c"), asked)
+    assert told in refused(with_variable("k", "part", uid="v"), Moved("u", "v"), BeginEmpty("v.part"))
+    assert told in refused(with_variable("k", "other"), Moved("u.part", "u.other"), BeginEmpty("u.other"))
+    column = with_variable("k", "part") | {"u": facts("k string", "m int64")}
+    assert "found a rename" in refused(column, Rename("u", "n", "m"), BeginEmpty("u", "m"))
+    assert lines(old, with_variable("c", "fresh"), Rename("u", "k", "c"), BeginEmpty("u.fresh"))[2:] == [
+        "variable u.fresh begins empty: no checkpoint has it"
+    ], "as the message says"
+
+
+def test_a_variable_that_does_not_fit_begins_empty_and_is_told_of() -> None:
+    old, new = with_variable("k", "part"), with_variable("c", "part", "string")
+    for steps in ((Rename("u", "k", "c"), BeginEmpty("u.part")), (BeginEmpty("u.part"), Rename("u", "k", "c"))):
+        assert lines(old, new, *steps)[1:] == [
+            "key u: c migrated: it was called 'k'",
+            "variable u.part begins empty: as begin_empty() says; what it has is forgotten",
+        ]
+    done = {**new, "u.part": {**new["u.part"], "from": {"checkpoint": 1, "table": ""}}}
+    assert lines(done, new, BeginEmpty("u.part")) == ["operator u kept: goes on with 5 keys"], "it was done"
 
 
 TABLES = {

@@ -82,10 +82,13 @@ def migrated(old: Topology, new: Topology, migrations: Sequence[Migration], chec
     moves = [step for step in migrations if isinstance(step, Moved)]
     old = with_sources_moved(old, new, moves, checkpoint)
     tables = {t: {k: v for k, v in facts.items() if k != "from"} for t, facts in old.operators.items()}
-    migrating = _Migrating(tables, new.operators, checkpoint, moves)
-    for step in sorted(migrations, key=_empties):
-        migrating.apply(step)
+    migrating = _Migrating(tables, new.operators, checkpoint, migrations)
+    for step in migrations:
+        if not _empties(step):
+            migrating.apply(step)
     migrating.find_same()
+    for step in filter(_empties, migrations):
+        migrating.apply(step)
     if Rescale() in migrations and old.key_groups != new.key_groups:
         mark_rescale(migrating.tables, new.operators)
         old = replace(old, key_groups=new.key_groups)
@@ -111,9 +114,11 @@ class _Migrating:
     """``tables``: what was recorded of each state table, as if the steps so far had been there always."""
 
     def __init__(
-        self, tables: Mapping[str, Facts], new: Mapping[str, Facts], checkpoint: int, moves: Sequence[Moved]
+        self, tables: Mapping[str, Facts], new: Mapping[str, Facts], checkpoint: int, migrations: Sequence[Migration]
     ) -> None:
-        self.tables, self._new, self._checkpoint, self._moves = dict(tables), new, checkpoint, moves
+        self.tables, self._new, self._checkpoint = dict(tables), new, checkpoint
+        self._moves = [step for step in migrations if isinstance(step, Moved)]
+        self._steps = [s for s in migrations if not (isinstance(s, Moved | Rescale) or _empties(s))]
         self._recorded = tables
 
     def apply(self, step: Migration) -> None:
@@ -206,21 +211,24 @@ class _Migrating:
         self.tables[other] = {**with_names(facts, names, {}), **self._from(facts, one)}
 
     def _begin(self, table: str) -> None:
-        """Where the state that is there does not fit; else it was done. But if other lines made it fit now, they say
-        that it goes on."""
+        """Where the state that is there does not fit; else it was done. Where another line made it fit now, that is a
+        question; but what is said of a whole operator counts less than what is said of a part."""
         of = self._of(table)
         here = [t for t in of if t in self._new]
-        if any(differences(t, self.tables[t], self._new[t]) for t in here):
+        fits = not any(differences(t, self.tables[t], self._new[t]) for t in here)
+        changed = any(differences(t, self._before(t), self._new[t]) for t in here)
+        moved = any(m.new == table for m in self._moves) and "from" in self.tables[table]
+        told = {step.table for step in self._steps}
+        if fits and (moved or (changed and not told.isdisjoint(of))):
+            raise TopologyError(
+                f"migrate({table!r}).begin_empty(): expected state that does not fit the query, found that it goes on "
+                "by another line; remove this one if it is to go on, or the other if it is to begin empty"
+            )
+        if not fits or (changed and self._new[table].get(FAMILY_OF) in told):
             for t in of:
                 del self.tables[t]
                 if t in self._new:
                     self.tables[t] = {**self._new[t], "from": {"checkpoint": self._checkpoint, "table": ""}}
-        elif any("from" in self.tables[t] or differences(t, self._before(t), self._new[t]) for t in here):
-            raise TopologyError(
-                f"migrate({table!r}).begin_empty(): expected state that does not fit the query, found that it goes on "
-                "by other lines; remove this one if it is to go on, or give it another name, or uid, if it is to begin "
-                "empty"
-            )
 
     def _before(self, table: str) -> Facts:
         """What was recorded of the state that ``table`` goes on from."""

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pds
 import pytest
 import s3fs
@@ -15,12 +16,14 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from spark_ckpt.cli import app
+from spark_ckpt.jobs.spec import SinkSpec
 from spark_ckpt.storage.object_options import delta_rs_options
+from spark_ckpt.types import Committable
 from tests.s3_server import shared_s3
 from tests.sinks.iceberg_harness import catalog_of, catalog_options
 from tests.sinks.sql_harness import new_database, run
 from tests.sinks.whole_job_into import JobInto, Rows, rows_of
-from tests.storage.whole_job import JOB, KEYS, OUTPUT
+from tests.storage.whole_job import JOB, KEYS, OUTPUT, ROWS
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,38 @@ def test_a_target_goes_back_with_its_job_and_gets_each_row_once_when_it_goes_on(
     assert target.rows() == job.all_rows[:28]
     rolled_back(tmp_path, 5, "--confirm=out", *given)
     assert target.rows() == job.all_rows[:21], "of the second time"
+
+
+class Late(JobInto):
+    """What the first batch has is filtered out in front of its sinks."""
+
+    def _staged(self, spec: SinkSpec, rows: pa.RecordBatch, batch: int) -> list[Committable]:
+        rows = rows.filter(pc.greater_equal(rows["row"], ROWS))
+        return super()._staged(spec, rows, batch) if rows.num_rows else []
+
+
+def test_an_iceberg_table_that_had_no_snapshot_goes_back_as_the_message_says(tmp_path: Path) -> None:
+    target = in_iceberg(tmp_path)
+    sinks = [("iceberg", {"uid": "out", **target.options})]
+    job = Late(tmp_path, sinks)
+    job.start()
+    for _ in range(3):
+        job.step(True)
+    given = [f"--option=out.{name}={target.options[name]}" for name in target.secret]
+    command = ["rollback", str(tmp_path / "jobs"), JOB, "1", "--confirm=out", *given]
+    refused = CliRunner().invoke(app, command, env={"COLUMNS": "500"})
+    assert refused.exit_code == 1
+    assert "Drop the table, create it again as it is, without rows, and roll back again" in refused.output
+    catalog = catalog_of(target.options)
+    schema = catalog.load_table("db.t").schema()
+    catalog.drop_table("db.t")
+    catalog.create_table("db.t", schema=schema)
+    assert "sink out: stands there already" in rolled_back(tmp_path, 1, "--confirm=out", *given)
+    job = Late(tmp_path, sinks)
+    job.start(location="elsewhere")
+    for _ in range(3):
+        job.step(True)
+    assert target.rows() == job.all_rows[ROWS:]
 
 
 @pytest.fixture(params=("postgresql", pytest.param("mariadb", marks=pytest.mark.soak)))

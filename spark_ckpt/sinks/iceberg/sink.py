@@ -281,8 +281,8 @@ class IcebergSink(TwoPhaseSink):
                 check_files(table, found.snapshot, repr(self._catalog))
         if found.undone and found.snapshot is None:
             raise InvalidInputError(
-                f"{self._catalog} had no snapshot yet, and Iceberg cannot go back to none: remove its rows yourself, "
-                "and give the sink another uid"
+                f"{self._catalog} had no snapshot yet, and Iceberg cannot go back to none: all of its rows came later. "
+                "Drop the table, create it again as it is, without rows, and roll back again"
             )
         if found.others:
             raise InvalidInputError(

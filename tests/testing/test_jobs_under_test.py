@@ -136,14 +136,20 @@ def append(path: str, rows: list[Any]) -> None:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-@pytest.mark.parametrize("when", ["commit", "prepare_commit"])
-def test_a_sink_that_shows_rows_twice_is_found(when: str) -> None:
+def careless(when: str) -> JobUnderTest:
+    """A job with such a sink."""
+
     def sink(folder: Path) -> Any:
         path = folder / "rows"
         path.touch()
         return Careless, {"path": str(path), "when": when}, lambda: list(map(json.loads, path.read_text().splitlines()))
 
-    job = JobUnderTest(lambda payments: payments, {"payments": PAYMENTS}, sink)
+    return JobUnderTest(lambda payments: payments, {"payments": PAYMENTS}, sink)
+
+
+@pytest.mark.parametrize("when", ["commit", "prepare_commit"])
+def test_a_sink_that_shows_rows_twice_is_found(when: str) -> None:
+    job = careless(when)
     assert len(job.run()) == 24
     with pytest.raises(ScheduleError, match=r"0 rows are missing and \d+ are too many"):
         job.check(1000)

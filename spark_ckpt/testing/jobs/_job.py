@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,9 +19,11 @@ from spark_ckpt.jobs.records import JobRecords
 from spark_ckpt.jobs.requests import create_request, read_answer
 from spark_ckpt.jobs.spec import job_url
 from spark_ckpt.protocol.records import CHECKPOINT, SAVEPOINT
+from spark_ckpt.testing.jobs._comparing import ScheduleError, all_rows, difference
 from spark_ckpt.testing.jobs._frames import Frame, source_frame
 from spark_ckpt.testing.jobs._query import JOB, Query, Wanted, source_node
 from spark_ckpt.testing.jobs._rows import TARGETS, CollectSink, Feed, Row, Rows, Target, source_of
+from spark_ckpt.testing.jobs._spark import check_in_spark
 from spark_ckpt.testing.jobs._workers import first_failure
 from spark_ckpt.testing.jobs._world import Crash, World, living_in
 from spark_ckpt.testing.simulation.durable import Location, url
@@ -32,24 +33,6 @@ _IMPORTED = "savepoints/given"
 
 Shown = Callable[[], list[Row]]
 MakeSink = Callable[[Path], tuple[Any, dict[str, str], Shown]]
-
-
-class ScheduleError(AssertionError):
-    """Under a schedule of crashes the job's sink shows other rows than without crashes."""
-
-
-def latest_by(*keys: str) -> Callable[[list[Row]], Any]:
-    """For ``compare``: of rows with the same ``keys`` only the last counts, as in a sink that merges."""
-    return lambda rows: {repr([row[k] for k in keys]): row for row in rows}
-
-
-def all_rows(rows: list[Row]) -> Any:
-    """For ``compare``: every row as often as it is there, in any order."""
-    return Counter(map(_frozen, rows))
-
-
-def _frozen(row: Row) -> str:
-    return repr(sorted(row.items()))
 
 
 @dataclass(frozen=True)
@@ -136,7 +119,7 @@ class JobUnderTest:
         if found != expected:
             quiet = replace(schedule, kills=(), wakes=(), task_failures=0.0)
             alone = self._under(quiet, []) != expected if self.batches == "any" else False
-            raise ScheduleError(_told(schedule, said, _difference(expected, found, alone), how))
+            raise ScheduleError(_told(schedule, said, difference(expected, found, alone), how))
 
     def _under(self, schedule: Schedule, said: list[str]) -> Any:
         with Run.of(self, schedule) as run:
@@ -150,6 +133,24 @@ class JobUnderTest:
                 said.append(f"start {number + 1} {how} at step {kill_at}: {run.world.killed}")
             run.world.wake()
             return self.compare(run.rows)
+
+    def check_with_spark(
+        self,
+        schedules: int = 5,
+        first: int = 0,
+        replay: int | None = None,
+        how: str = "",
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
+        """As :meth:`check`, in real Spark: each start is a process with a JVM of its own, which dies by SIGKILL. The
+        run to compare with is one in Spark, too. A schedule has two or three starts, of ten to twenty seconds each.
+
+        ``query`` gets DataFrames here, and may use all that a checkpointed stream has. ``conf``: settings of the
+        session. Sources need rows for some batches. ``query`` and ``sink`` reach the process by pickle, as Spark's
+        functions do.
+        """
+        numbers = range(first, first + schedules) if replay is None else range(replay, replay + 1)
+        check_in_spark(self, numbers, how, conf or {})
 
     # -- step by step ------------------------------------------------------------------------------------------
 
@@ -198,25 +199,6 @@ def _told(schedule: Schedule, said: Sequence[str], what: str, how: str) -> str:
     if schedule.task_failures:
         lines.append("tasks fail at their end, and are run again")
     lines.append(f"replay it: {how.format(schedule.number)}" if how else f"replay it: check(replay={schedule.number})")
-    return "\n".join(lines)
-
-
-def _difference(expected: Any, found: Any, alone: bool) -> str:
-    if isinstance(expected, Counter) and isinstance(found, Counter):
-        missing, more = list((expected - found).elements()), list((found - expected).elements())
-    elif isinstance(expected, dict) and isinstance(found, dict):
-        missing = [v for k, v in expected.items() if found.get(k) != v]
-        more = [v for k, v in found.items() if expected.get(k) != v]
-    else:
-        missing, more = [expected], [found]
-    lines = [f"{len(missing)} rows are missing and {len(more)} are too many"]
-    lines += [f"  missing:  {row}" for row in missing[:5]] + [f"  too many: {row}" for row in more[:5]]
-    if alone:
-        lines.append(
-            "No crash is needed: with these batches alone the rows differ, too. If what the job puts out may depend on "
-            "how rows fall into batches, compare=latest_by(...) looks at the last row of each key only, and "
-            'batches="fixed" keeps them the same.'
-        )
     return "\n".join(lines)
 
 

@@ -39,7 +39,7 @@ def delete_checkpoints(records: JobRecords, config: JobConfig) -> None:
     for uid in folder.folders("state"):
         table = folder.child(JobPaths.state_file(uid))
         forget_cached(table.url, cache_dir(config), table.names(), config.storage_options())
-    _remove(folder, "committed", "aborted", "requests", "answers", "drained", "manifests", "state")
+    _remove(folder, "committed", "aborted", "requests", "answers", "drained", "failing", "manifests", "state")
 
 
 def _remove(folder: Folder, *names: str) -> None:

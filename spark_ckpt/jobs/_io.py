@@ -9,7 +9,7 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -31,13 +31,13 @@ from spark_ckpt.jobs.scheduled_savepoints import drop_older
 from spark_ckpt.jobs.spec import SinkSpec, cache_dir, job_url, sink_place
 from spark_ckpt.jobs.statistics import StatisticsKeeper
 from spark_ckpt.protocol import steps as st
-from spark_ckpt.protocol.records import CompletionRecord, Figures, GenerationRecord, TableRef, VoidRecord
+from spark_ckpt.protocol.records import CompletionRecord, FailingSink, Figures, GenerationRecord, TableRef, VoidRecord
 from spark_ckpt.protocol.recovery import StartFacts
 from spark_ckpt.protocol.setback import SinkFound
 from spark_ckpt.redaction import redact_url
 from spark_ckpt.sinks import rejects
 from spark_ckpt.sinks.base import Part, TwoPhaseSink
-from spark_ckpt.sinks.together import ask_sinks, commit_sinks, may_be_repeated, try_sinks
+from spark_ckpt.sinks.together import Failed, ask_sinks, commit_sinks, may_be_repeated, try_sinks
 from spark_ckpt.storage.content import TableContent, named_files
 from spark_ckpt.storage.delta_schema import to_delta_schema
 from spark_ckpt.storage.history import History
@@ -300,7 +300,8 @@ class JobIO:
         return self._create_checkpoint(step.record)
 
     def _TrySinks(self, step: st.TrySinks) -> st.Tried:
-        tried = try_sinks({t.sink: Part(self.sink(t.sink), t.committables) for t in step.tries}, self._retry)
+        parts = {t.sink: Part(self.sink(t.sink), t.committables) for t in step.tries}
+        tried = try_sinks(parts, self._retry, self._failing(step.checkpoint, list(parts)))
         rejected = Counter(tried.rejected)
         for t in step.tries:
             refused_by = self._specs[t.sink].refused_by
@@ -310,7 +311,26 @@ class JobIO:
 
     def _CommitSinks(self, step: st.CommitSinks) -> tuple[Exception | None, ...]:
         parts = [Part(self.sink(c.sink), c.committables) for c in step.commits]
-        return commit_sinks(step.commits[0].permit, parts, self._retry, reach)
+        permit = step.commits[0].permit
+        return commit_sinks(
+            permit, parts, self._retry, reach, self._failing(permit.checkpoint, [c.sink for c in step.commits])
+        )
+
+    def _failing(self, checkpoint: int, sinks: Sequence[str]) -> Failed:
+        """Records what fails, by its place among ``sinks``: `spark-ckpt doctor` tells it while it is tried again."""
+
+        def failed(part: int, error: BaseException) -> None:
+            name, now_ms = sinks[part], clock.now_ms()
+            try:
+                old = self.records.failing(name)
+                same = old is not None and old.checkpoint == checkpoint
+                tries, since_ms = (old.tries, old.since_ms) if old is not None and same else (0, now_ms)
+                target = redact_url(self.sink(name).target)
+                self.records.failed(FailingSink(name, target, checkpoint, tries + 1, since_ms, now_ms, describe(error)))
+            except Exception as unwritten:  # noqa: BLE001 - a figure less
+                left_for_later("failures of sinks", unwritten)
+
+        return failed
 
     def _WriteSavepoint(self, step: st.WriteSavepoint) -> st.SavepointFailed | None:
         failed = write_savepoint(self.job, self.records, self.table, step.record)

@@ -21,6 +21,7 @@ from spark_ckpt.protocol.records import (
     CommittedRecord,
     CompletionRecord,
     EndedRecord,
+    FailingSink,
     GenerationRecord,
     TriggerRecord,
     VoidRecord,
@@ -92,6 +93,15 @@ class JobRecords:
         """None also if it is damaged: it is a report."""
         path = JobPaths.ended(generation)
         return self._or_none(lambda: self._read(path, "ended", EndedRecord.from_json))
+
+    def failed(self, record: FailingSink) -> None:
+        """The newest word stays."""
+        self.store.replace(JobPaths.failing(record.sink), "failing", record.to_json(), durable=False)
+
+    def failing(self, sink: str) -> FailingSink | None:
+        """None also if it is damaged: it is a report."""
+        path = JobPaths.failing(sink)
+        return self._or_none(lambda: self._read(path, "failing", FailingSink.from_json))
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from spark_ckpt.protocol.records import (
     BatchRecord,
     CompletionRecord,
     EndedRecord,
+    FailingSink,
     GenerationRecord,
     PausedRecord,
     TriggerRecord,
@@ -72,6 +73,8 @@ class Facts:
     """Of the newest completed checkpoints, oldest first."""
     sinks: tuple[SinkEntry, ...] = ()
     """As the newest start recorded them, without secrets."""
+    failing: tuple[FailingSink, ...] = ()
+    """Of the sinks of the newest start: how each failed last, if it ever did."""
     unnamed: Mapping[str, int] = field(default_factory=dict)
     """State files that nobody names, by uid; only where that was asked for."""
     problems: tuple[str, ...] = ()
@@ -130,9 +133,15 @@ def facts_of(job: Job, newest: int = NEWEST, listing: bool = False) -> Facts:
         statistics=job.statistics() if newest else {},
         durations_ms=tuple(read("statistics", lambda: read_durations_ms(records.store), list[int]())),
         sinks=read("sinks", lambda: recorded_sinks(records), no_sinks) if newest > 0 else (),
+        failing=_failing(records, starts[-1]) if newest > 0 and starts else (),
         unnamed=read("state files", lambda: unnamed_files(records), dict[str, int]()) if listing else {},
         problems=tuple(dict.fromkeys(read.problems)),
     )
+
+
+def _failing(records: JobRecords, start: GenerationRecord) -> tuple[FailingSink, ...]:
+    found = (records.failing(sink) for sink in start.topology.sinks)
+    return tuple(record for record in found if record is not None)
 
 
 def history_row_of(job: Job, checkpoint: int) -> HistoryRow | None:

@@ -249,6 +249,31 @@ def slow_sink(overview: Overview) -> Iterator[Finding]:
         )
 
 
+def failing_sinks(overview: Overview) -> Iterator[Finding]:
+    """By the newest failure of each: at a checkpoint that waits for it, or at one of the newest."""
+    facts, newest = overview.facts, max(overview.facts.committed, default=0)
+    waiting = {c.checkpoint for c in facts.completions} - facts.committed | {t.checkpoint for t in facts.open_triggers}
+    for last in facts.failing:
+        where = f"sink {last.sink}, which writes to {last.target},"
+        if last.checkpoint in waiting and (last.checkpoint, last.sink) not in facts.abandoned:
+            yield _error(
+                "failing-sink",
+                f"{where} does not take checkpoint {last.checkpoint}: it failed {last.tries} times since "
+                f"{instant_text(last.since_ms)} UTC, the last {age_text(facts.now_ms - last.time_ms)} ago by "
+                f"{last.error}",
+                "make the target take it; a job that has ended commits it when it is started again. If it can never "
+                "take the rows, `spark-ckpt abandon` gives them up, with the job stopped",
+            )
+        elif newest - last.checkpoint < RECENT:
+            yield _warning(
+                "retried-sink",
+                f"{where} failed {last.tries} times at checkpoint {last.checkpoint}, the last at "
+                f"{instant_text(last.time_ms)} UTC by {last.error}",
+                "look at the target and the way to it: load, locks, time-outs. What fails for longer than "
+                "spark.ckpt.retry.timeout ends the query",
+            )
+
+
 def _durations_ms(rows: Sequence[HistoryRow]) -> list[int]:
     return [r.duration_ms or 0 for r in rows]
 
@@ -351,6 +376,7 @@ CHECKS: tuple[Callable[[Overview], Iterable[Finding]], ...] = (
     stale,
     lagging,
     slow_sink,
+    failing_sinks,
     transactions,
     sources_that_forget,
     unnamed,

@@ -13,6 +13,7 @@ AbortedRecord        ``aborted/K``                replace, with the reason
 AbandonedRecord      ``abandoned/K-sink``         create if absent, by hand: not to be committed in that sink
 AcceptedRecord       ``accepted/K-sink``          replace, by hand: that sink may show K, and not what it should
 EndedRecord          ``ended/g``                  create if absent, by the process that started the query of g
+FailingSink          ``failing/sink``             replace, whenever that sink fails
 (a copy)             ``copies/K-g``               what generation g is about to create as ``checkpoints/K``: read only
                                                   by a start that finds ``checkpoints/K`` lost
 ===================  ===========================  ==================================================
@@ -392,3 +393,18 @@ class EndedRecord(_Record):
     time_ms: int
     error: str | None = None
     text: str = ""
+
+
+@dataclass(frozen=True)
+class FailingSink(_Record):
+    """Sink ``sink``, which writes to ``target``, failed ``tries`` times at checkpoint ``checkpoint``, first at
+    ``since_ms`` and last at ``time_ms``, with ``error``; all without secrets. It stays when the sink has recovered:
+    whether the checkpoint is committed tells. A report: no decision looks at it."""
+
+    sink: str
+    target: str
+    checkpoint: Count
+    tries: Count
+    since_ms: int
+    time_ms: int
+    error: str

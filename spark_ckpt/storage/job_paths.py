@@ -27,6 +27,7 @@ RecordFolder = Literal[
     "drained",
     "alive",
     "ended",
+    "failing",
     "manifests",
     "uses",
 ]
@@ -127,6 +128,10 @@ class JobPaths:
     @staticmethod
     def abandoned(checkpoint: int, sink: str) -> str:
         return f"abandoned/{checkpoint:010d}-{quote(sink, safe='')}.json"
+
+    @staticmethod
+    def failing(sink: str) -> str:
+        return f"failing/{quote(sink, safe='')}.json"
 
     @staticmethod
     def accepted(checkpoint: int, sink: str) -> str:

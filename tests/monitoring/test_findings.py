@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from spark_ckpt.errors import CkptError
 from spark_ckpt.jobs.sink_records import SinkEntry
 from spark_ckpt.jobs.unnamed import unnamed_files
 from spark_ckpt.monitoring.findings import CHECKS, Severity, findings_of
 from spark_ckpt.monitoring.folder import look_at
 from spark_ckpt.monitoring.overview import overview_of
-from spark_ckpt.protocol.records import BatchRecord, EndedRecord, Figures, PausedRecord
+from spark_ckpt.protocol.records import BatchRecord, EndedRecord, FailingSink, Figures, PausedRecord
+from spark_ckpt.sinks.memory import MemorySink
 from tests.monitoring.facts_harness import (
     MINUTE,
     NOW_MS,
@@ -52,6 +54,11 @@ def _batch(behind: int) -> BatchRecord:
 
 def _kafka_sink(timeout_ms: int, **options: str) -> SinkEntry:
     return SinkEntry("out", "kafka", "a:B", {"kafka.transaction.timeout.ms": str(timeout_ms), **options})
+
+
+def _failing(checkpoint: int) -> FailingSink:
+    at_ms = NOW_MS - MINUTE
+    return FailingSink("out", "delta /lake/out", checkpoint, 12, at_ms, at_ms + SECOND, "ConnectionRefusedError")
 
 
 FOUND = {
@@ -101,6 +108,14 @@ FOUND = {
     "slow-sink": (
         {"history": _alike(took_ms=4000, phases={"driver": {"commit_sinks_ms": 2500}})},
         {"history": _alike(took_ms=4000, phases={"driver": {"commit_sinks_ms": 1900}})},
+    ),
+    "failing-sink": (
+        {"completions": (complete(4, SECOND),), "failing": (_failing(4),)},
+        {"completions": (complete(4, SECOND),), "failing": (_failing(4),), "abandoned": frozenset({(4, "out")})},
+    ),
+    "retried-sink": (
+        {"failing": (_failing(3),), "committed": frozenset({3, 12})},
+        {"failing": (_failing(3),), "committed": frozenset({3, 13})},
     ),
     "transaction-timeout": (
         {"sinks": (_kafka_sink(15 * SECOND),), "history": _alike(took_ms=3 * SECOND)},
@@ -175,3 +190,49 @@ def test_only_files_that_are_old_and_that_nobody_names_are_counted(tmp_path):
         os.utime(file, (long_ago, long_ago))
     assert look_at(job.job, listing=True).facts.unnamed == {"counts": 1}
     assert look_at(job.job).facts.unnamed == {}
+
+
+class Sulking(MemorySink):
+    """Fails as often as ``left`` says, with a text that nobody may see."""
+
+    left: ClassVar[int] = 0
+
+    def commit(self, permit: Any, committables: Any) -> None:
+        if Sulking.left:
+            Sulking.left -= 1
+            raise ConnectionError("no way to db, password=hunter2")
+        super().commit(permit, committables)
+
+
+class JobWithSulking(WholeJob):
+    def _sinks(self):
+        first, second = super()._sinks()
+        return replace(first, cls=Sulking), second
+
+
+def test_a_sink_that_fails_is_told_while_it_does_and_for_some_checkpoints_behind(tmp_path):
+    job = JobWithSulking(tmp_path, **{"retry.timeout": "1s", "retry.firstPause": "1ms"})
+    job.start()
+    job.step(checkpoint=True)
+    assert look_at(job.job).facts.failing == ()
+    Sulking.left = 3
+    job.step(checkpoint=True)
+    told = {f.code: f for f in findings_of(look_at(job.job))}
+    assert "sink appended, which writes to MemorySink(" in told["retried-sink"].what
+    assert "failed 3 times at checkpoint 2, the last at" in told["retried-sink"].what
+    assert told["retried-sink"].what.endswith("UTC by ConnectionError")
+    Sulking.left = 1_000_000
+    with pytest.raises(CkptError):
+        job.step(checkpoint=True)
+    tries = 1_000_000 - Sulking.left
+    (failing,) = look_at(job.job).facts.failing
+    assert (failing.sink, failing.checkpoint, failing.tries) == ("appended", 3, tries)
+    told = {f.code: f for f in findings_of(look_at(job.job))}
+    assert f"does not take checkpoint 3: it failed {tries} times since" in told["failing-sink"].what
+    assert "retried-sink" not in told
+    assert not [f for f in (tmp_path / "jobs").rglob("*.json") if "hunter2" in f.read_text()]
+    Sulking.left = 1
+    job.start()  # it commits what is complete; tries are counted on
+    (failing,) = look_at(job.job).facts.failing
+    assert (failing.checkpoint, failing.tries) == (3, tries + 1)
+    assert {"failing-sink", "retried-sink"} & {f.code for f in findings_of(look_at(job.job))} == {"retried-sink"}

@@ -16,6 +16,7 @@ from spark_ckpt.protocol.records import (
     CommittedRecord,
     CompletionRecord,
     EndedRecord,
+    FailingSink,
     GenerationRecord,
     TableRef,
     Topology,
@@ -55,6 +56,7 @@ RECORDS = [
     AbandonedRecord(7, "s", 2, 1000),
     AbortedRecord(7, "declined", "too much", 1000, 3),
     EndedRecord(3, 1000, "FencedError", "a newer start has it"),
+    FailingSink("s", "delta /lake/t", 7, 3, 1000, 2000, "ConnectionError"),
 ]  # fmt: skip
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from spark_ckpt.state.functions.base import CallContext
     from spark_ckpt.types import CONTROL_COLUMNS, CONTROL_ROW, CommitPermit, Committable
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "CONTROL_COLUMNS",

@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python -m tests.savepoints.programs tests/savepoints/VERSION
 
-runs each to ``END_OF_SAVEPOINT`` and leaves its savepoint in that folder. This is done once for each version, with
-that version's code; ``0.2.0.dev1`` is of the first one whose streams are PySpark's own DataFrames.
+runs each to ``END_OF_SAVEPOINT`` and leaves its savepoint in that folder. This is done once for each release, with
+its code; 0.1.0 is of the code before streams became PySpark's own DataFrames.
 ``test_savepoints_of_versions.py`` restores them all.
 """
 

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _PROTOCOL = (
     "source", "source_time", "drain", "coordinator", "aligner", "commit", "startup", "recovery", "refusal", "abandon",
     "scenarios", "checkpoint_state", "weights", "aligner_table", "life", "lost_barriers", "evolution", "setback",
-    "damage", "rollback",
+    "damage", "rollback", "source_starts", "restore_plan",
 )  # fmt: skip
 _SHELL = (
     "sources/test_source_reader.py", "storage/test_start_facts.py", "storage/test_torn_records.py",

@@ -8,7 +8,7 @@ _COMPLETE, _REFUSAL = "protocol/_complete.py", "protocol/_refusal.py"
 _START, _RECOVERY, _VIEW = "protocol/startup.py", "protocol/recovery.py", "protocol/_view.py"
 _FENCING = "protocol/_fencing.py"
 _PENDING, _DAMAGE, _TOPOLOGY = "protocol/pending.py", "protocol/damage.py", "protocol/topology.py"
-_SOURCES = "protocol/source_starts.py"
+_SOURCES, _MIGRATION = "protocol/source_starts.py", "protocol/migration.py"
 _LIFE, _LOST = "protocol/life.py", "protocol/lost_barriers.py"
 
 MUTATIONS = (
@@ -69,6 +69,14 @@ MUTATIONS = (
     Mutation(_SOURCES, "a beginning is done once", "if asked is not None and asked != was:", "if asked is not None:"),
     Mutation(_SOURCES, "moves lead on", "if end not in query and later.old == end:", "if False:"),
     Mutation(_TOPOLOGY, "a new beginning leaves the location", "    if anew:\n", "    if False:\n"),
+    # --- state that begins empty
+    Mutation(_MIGRATION, "what another line keeps is a question", "if fits and (moved or", "if False and (moved or"),
+    Mutation(
+        _MIGRATION,
+        "what goes on by itself is not emptied",
+        "if not fits or (changed and self._new[table].get(FAMILY_OF) in told):",
+        "if not fits or changed:",
+    ),
     # --- startup
     Mutation(
         _START,

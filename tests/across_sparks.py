@@ -49,7 +49,9 @@ def run(folder: Path, location: str, restore: str, end: int) -> None:
 
     import spark_ckpt
     from spark_ckpt.sinks import memory
+    from tests.java_options import start_java_as_tests_do
 
+    start_java_as_tests_do()
     rows = [(i, "abc"[i % 3], i, 1_700_000_000_000_000 + 600_000_000 * i) for i in range(end - 20, end)]
     types = (pa.int64(), pa.string(), pa.int64(), pa.timestamp("us", "UTC"))
     columns = [pa.array(c, t) for c, t in zip(zip(*rows, strict=True), types, strict=True)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -35,9 +37,14 @@ def test_the_jobs_are_on_one_screen_until_a_key_ends_it_and_the_terminal_is_as_b
     before = termios.tcgetattr(its)
     command = [sys.executable, "-m", "spark_ckpt", "top", str(tmp_path), "--every", "0.2"]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+
+    def at_a_terminal() -> None:
+        fcntl.ioctl(its, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell has its background jobs, such as this test's, ignore it
+
     with subprocess.Popen(
         command, stdin=its, stdout=its, stderr=subprocess.PIPE, env=env, start_new_session=True,
-        preexec_fn=lambda: __import__("fcntl").ioctl(its, termios.TIOCSCTTY, 0),
+        preexec_fn=at_a_terminal,
     ) as done:  # fmt: skip
         try:
             _read_until(mine, lambda seen: b"There are no jobs in" in seen)

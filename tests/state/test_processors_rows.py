@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -84,3 +85,13 @@ def test_values_are_those_of_to_pylist(column: Any) -> None:
     found, expected = python_values(column), column.to_pylist()
     assert found == expected
     assert [type(v) for v in found] == [type(v) for v in expected]
+
+
+def test_a_row_class_has_all_its_fields_whenever_garbage_is_collected():
+    names, before = tuple(f"c{i}" for i in range(30)), gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        made = [row_class.__wrapped__(names) for _ in range(100)][-1]
+    finally:
+        gc.set_threshold(*before)
+    assert tuple(getattr(tuple.__new__(made, range(30)), name) for name in names) == tuple(range(30))

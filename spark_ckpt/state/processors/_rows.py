@@ -180,8 +180,11 @@ def row_class(names: tuple[str, ...]) -> type[Row]:
     """
     from pyspark.sql.types import Row
 
-    places = vars(namedtuple("places", [f"f{i}" for i in range(len(names))]))
-    fields = {name: places[f"f{i}"] for i, name in reversed([*enumerate(names)])}  # of equal names the first counts
+    # The class is held: the garbage collector clears the attributes of one that nobody holds, also while they are read.
+    places: type[tuple[Any, ...]] = namedtuple("places", [f"f{i}" for i in range(len(names))])
+    fields = {
+        name: vars(places)[f"f{i}"] for i, name in reversed([*enumerate(names)])
+    }  # of equal names the first counts
     own = {name: field for name, field in fields.items() if not name.startswith("__") and not hasattr(Row, name)}
     return type("Row", (Row,), {**own, "__fields__": Row(*names), "__module__": Row.__module__})
 

@@ -181,12 +181,16 @@ def row_class(names: tuple[str, ...]) -> type[Row]:
     from pyspark.sql.types import Row
 
     # The class is held: the garbage collector clears the attributes of one that nobody holds, also while they are read.
-    places: type[tuple[Any, ...]] = namedtuple("places", [f"f{i}" for i in range(len(names))])
+    places = _places(len(names))
     fields = {
         name: vars(places)[f"f{i}"] for i, name in reversed([*enumerate(names)])
     }  # of equal names the first counts
     own = {name: field for name, field in fields.items() if not name.startswith("__") and not hasattr(Row, name)}
     return type("Row", (Row,), {**own, "__fields__": Row(*names), "__module__": Row.__module__})
+
+
+def _places(count: int) -> type:
+    return namedtuple("places", [f"f{i}" for i in range(count)])
 
 
 def _in_timezone(column: pa.ChunkedArray | pa.Array, timezone: str) -> pa.ChunkedArray | pa.Array:
